@@ -1,0 +1,196 @@
+"""Where specs are found: a path, then your own folders, then the shipped ones.
+
+Your folders come first: the `search` argument, then the directories in `ROOFLINE_PATH` (separated as in PATH), each
+holding `hardware/` and `models/` or the YAML files themselves. The shipped folders stand at the top of a checkout and
+inside an installed wheel alike.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from roofline.errors import SpecError, UnknownName, Unsupported, did_you_mean
+from roofline.specs.hardware import Hardware
+from roofline.specs.model import Model
+
+__all__ = ["hardware", "hardware_ids", "load_yaml", "model", "model_ids", "spec_files"]
+
+MAX_YAML_BYTES = 1_000_000
+MAX_YAML_DEPTH = 30
+
+PathLike = str | os.PathLike[str]
+
+
+def hardware(name: PathLike, *, search: Sequence[PathLike] = ()) -> Hardware:
+    """The chip of a catalogue name, an alias or a path; `name:64GB` picks one of the memory sizes it is sold with.
+
+    >>> hardware("h100").id
+    'h100-sxm-80gb'
+    >>> hardware("m5-max:64GB").memory_bytes == 64 * 2**30
+    True
+    """
+    base, _, size = os.fspath(name).partition(":") if not _is_path(name) else (os.fspath(name), "", "")
+    data, where = _found(base, "hardware", search)
+    chip = Hardware.read(data, where=where)
+    return chip.with_memory(size) if size else chip
+
+
+def model(name: PathLike, *, search: Sequence[PathLike] = ()) -> Model:
+    """The model of a catalogue name, an alias or a path to a YAML file.
+
+    >>> model("llama-3.1-8b").n_params
+    8030261248
+    """
+    data, where = _found(os.fspath(name), "models", search)
+    return Model.read(data, where=where)
+
+
+def hardware_ids(*, search: Sequence[PathLike] = ()) -> tuple[str, ...]:
+    """Every chip in the catalogue, sorted."""
+    return tuple(sorted({p.stem for p in spec_files("hardware", search=search)}))
+
+
+def model_ids(*, search: Sequence[PathLike] = ()) -> tuple[str, ...]:
+    """Every model in the catalogue, sorted."""
+    return tuple(sorted({p.stem for p in spec_files("models", search=search)}))
+
+
+def spec_files(kind: str, *, search: Sequence[PathLike] = ()) -> Iterator[Path]:
+    """The YAML files of a kind ("hardware" or "models"), a user's folders first; a name seen earlier hides a later one."""
+    seen: set[str] = set()
+    for folder in _folders(kind, search):
+        for path in sorted(folder.glob("*.yaml")):
+            if path.stem not in seen:
+                seen.add(path.stem)
+                yield path
+
+
+def _folders(kind: str, search: Sequence[PathLike]) -> Iterator[Path]:
+    own = [os.fspath(s) for s in search] + [s for s in os.environ.get("ROOFLINE_PATH", "").split(os.pathsep) if s]
+    for entry in own:
+        if not Path(entry).is_dir():
+            raise SpecError(f"{entry}: expected a folder of specs (from search= or ROOFLINE_PATH), found none")
+        yield Path(entry) / kind if (Path(entry) / kind).is_dir() else Path(entry)
+    yield _shipped(kind)
+
+
+@lru_cache(maxsize=4)
+def _shipped(kind: str) -> Path:
+    package = Path(__file__).resolve().parent.parent
+    for candidate in (package / "catalogue" / kind, package.parent / kind):  # inside a wheel, then beside the package
+        if candidate.is_dir():
+            return candidate
+    raise SpecError(f"the shipped {kind} folder is missing from this installation; reinstall llm-roofline")
+
+
+def _is_path(name: PathLike) -> bool:
+    text = os.fspath(name)
+    return not isinstance(name, str) or os.sep in text or text.endswith((".yaml", ".yml", ".json", ".gguf"))
+
+
+def _found(name: str, kind: str, search: Sequence[PathLike]) -> tuple[dict[str, Any], str]:
+    """(data, where) of a spec; `where` as errors show it."""
+    if _is_path(name):
+        if Path(name).suffix in (".json", ".gguf") or Path(name).is_dir():
+            raise Unsupported(f"{name}: only YAML specs are read so far; describe it as in {kind}/*.yaml")
+        return load_yaml(Path(name)), name
+    path = _by_name(name, kind, search)
+    return load_yaml(path), f"{kind}/{path.name}"
+
+
+def _by_name(name: str, kind: str, search: Sequence[PathLike]) -> Path:
+    wanted = name.strip().lower()
+    files = {p.stem: p for p in spec_files(kind, search=search)}
+    if wanted in files:
+        return files[wanted]
+    for path in files.values():
+        if wanted in _aliases(path):
+            return path
+    noun = "hardware" if kind == "hardware" else "model"
+    known = [*files, *(a for p in files.values() for a in _aliases(p))]
+    hint = did_you_mean(name, known)
+    raise UnknownName(f'no {noun} named "{name}"{hint}  (roofline {kind} lists all)')
+
+
+@lru_cache(maxsize=4096)
+def _aliases(path: Path) -> tuple[str, ...]:
+    """The `aliases: [...]` line of a spec, read without parsing the file (an alias is looked up among a hundred files)."""
+    line = re.search(r"^aliases:\s*\[(.*?)\]", path.read_text(encoding="utf-8"), re.M | re.S)
+    return tuple(a.strip(" '\"\n").lower() for a in line[1].split(",")) if line else ()
+
+
+def load_yaml(path: Path) -> dict[str, Any]:
+    """The mapping in a YAML file: plain data only, of bounded size and depth, without tags, anchors or repeated keys."""
+    import yaml
+
+    try:
+        if path.stat().st_size > MAX_YAML_BYTES:
+            raise SpecError(f"{path}: larger than {MAX_YAML_BYTES:,} bytes; a spec is a page of text")
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise SpecError(f"{path}: expected UTF-8 text") from None
+    except OSError as error:
+        raise SpecError(f"{path}: cannot be read ({error.strerror or error})") from None
+    loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        _refuse_tricks(yaml.parse(text, Loader=loader), path)
+        node = yaml.compose(text, Loader=loader)
+        data = _plain(node, path, yaml.SafeLoader("")) if node is not None else None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        place = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
+        raise SpecError(f"{place}: not valid YAML ({getattr(error, 'problem', None) or 'unreadable'})") from None
+    if not isinstance(data, dict):
+        shown = "nothing" if data is None else f"a {type(data).__name__}"
+        raise SpecError(f"{path}: expected a mapping of keys to values, got {shown}")
+    return data
+
+
+def _refuse_tricks(events: Any, path: Path) -> None:
+    import yaml
+
+    depth = documents = 0
+    for event in events:
+        mark = f"{path}:{event.start_mark.line + 1}:{event.start_mark.column + 1}"
+        if isinstance(event, (yaml.MappingStartEvent, yaml.SequenceStartEvent)):
+            depth += 1
+            if depth > MAX_YAML_DEPTH:
+                raise SpecError(f"{mark}: nested deeper than {MAX_YAML_DEPTH} levels")
+        elif isinstance(event, (yaml.MappingEndEvent, yaml.SequenceEndEvent)):
+            depth -= 1
+        elif isinstance(event, yaml.DocumentStartEvent):
+            documents += 1
+            if documents > 1:
+                raise SpecError(f"{mark}: expected one YAML document, found a second")
+        if getattr(event, "anchor", None) is not None:
+            raise SpecError(f"{mark}: YAML anchors and references are not read; write the value out")
+        if getattr(event, "tag", None) not in (None, "!"):
+            raise SpecError(f"{mark}: YAML tags such as {event.tag} are not read; write plain values")
+
+
+def _plain(node: Any, path: Path, scalar: Any) -> Any:
+    """Dicts, tuples and scalars of a composed node; a key written twice is an error, not a silent override."""
+    import yaml
+
+    if isinstance(node, yaml.MappingNode):
+        out: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            mark = f"{path}:{key_node.start_mark.line + 1}:{key_node.start_mark.column + 1}"
+            if not isinstance(key_node, yaml.ScalarNode):
+                raise SpecError(f"{mark}: expected a plain key")
+            key = str(key_node.value)
+            if key in out:
+                raise SpecError(f"{mark}: the key {key} stands here a second time")
+            out[key] = _plain(value_node, path, scalar)
+        return out
+    if isinstance(node, yaml.SequenceNode):
+        return tuple(_plain(item, path, scalar) for item in node.value)
+    try:
+        return scalar.construct_object(node)
+    except ValueError as error:  # a date such as 2026-13-40
+        raise SpecError(f"{path}:{node.start_mark.line + 1}:{node.start_mark.column + 1}: {error}") from None

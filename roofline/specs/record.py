@@ -1,0 +1,116 @@
+"""The base of every record that crosses a file, and the one place where its errors become sentences."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+
+from roofline.errors import SpecError, did_you_mean
+from roofline.units import BYTES, BYTES_PER_S, FLOPS_PER_S, SECONDS, USD_PER_HOUR, WATTS, parse
+
+__all__ = ["ByteRate", "Bytes", "FlopRate", "Record", "Seconds", "UsdPerHour", "Watts", "explain_validation"]
+
+Bytes = Annotated[float, BeforeValidator(lambda v: parse(v, BYTES))]
+ByteRate = Annotated[float, BeforeValidator(lambda v: parse(v, BYTES_PER_S))]
+FlopRate = Annotated[float, BeforeValidator(lambda v: parse(v, FLOPS_PER_S))]
+Seconds = Annotated[float, BeforeValidator(lambda v: parse(v, SECONDS))]
+Watts = Annotated[float, BeforeValidator(lambda v: parse(v, WATTS))]
+UsdPerHour = Annotated[float, BeforeValidator(lambda v: parse(v, USD_PER_HOUR))]
+
+
+class Record(BaseModel):
+    """Frozen, closed (unknown keys are errors), strict about types, built on first use so that importing stays light."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(
+        frozen=True, extra="forbid", defer_build=True, strict=True, validate_by_name=True, validate_by_alias=True
+    )
+
+    @classmethod
+    def read(cls, data: Any, *, where: str) -> Self:
+        """Validate plain data (what a YAML file holds); a `SpecError` names the place, the want, the value, the cure."""
+        if not isinstance(data, dict):
+            raise SpecError(f"{where}: expected a mapping of keys to values, got {_kind(data)}")
+        try:
+            return cls.model_validate(data)
+        except ValidationError as error:
+            problems = explain_validation(error, cls)
+            more = f"  (and {len(problems) - 1} more: roofline validate lists all)" if len(problems) > 1 else ""
+            raise SpecError(f"{where}: {problems[0]}{more}") from None
+
+
+def explain_validation(error: ValidationError, cls: type[BaseModel]) -> list[str]:
+    """One sentence a problem: the dotted place, then what was expected and what came."""
+    problems = []
+    for item in sorted(error.errors(include_url=False), key=lambda e: e["type"] != "extra_forbidden"):
+        steps = [s for s in item["loc"] if s != "[key]" and not (isinstance(s, str) and s.startswith("function-"))]
+        place = "".join(f"{s}: " for s in (".".join(str(s) for s in steps),) if s)
+        problems.append(place + _sentence(dict(item), steps, cls))
+    return problems
+
+
+def _sentence(item: dict[str, Any], steps: list[int | str], cls: type[BaseModel]) -> str:
+    kind, value, context = item["type"], item.get("input"), item.get("ctx", {})
+    if kind == "extra_forbidden":
+        known = _keys_at(cls, steps[:-1])
+        hint = did_you_mean(str(steps[-1]), known) or (f"; known keys: {', '.join(sorted(known))}" if known else "")
+        return f"unknown key{hint}"
+    if kind == "missing":
+        return "missing; this key is required"
+    if kind == "value_error":
+        return str(context.get("error", item["msg"]))
+    if kind == "literal_error":
+        return f"expected one of {context['expected']}, got {_kind(value)}{_near(value, context['expected'])}"
+    if kind == "union_tag_invalid":
+        return f"unknown kind {context['tag']!r}; expected one of {context['expected_tags']}"
+    if kind == "union_tag_not_found":
+        return f"expected a mapping with a kind: key, got {_kind(value)}"
+    message = str(item["msg"])
+    message = message[0].lower() + message[1:]
+    return f"{message.replace('input should be', 'expected')}, got {_kind(value)}"
+
+
+def _near(value: object, expected: str) -> str:
+    return did_you_mean(str(value), [w.strip(" '") for w in expected.replace(" or ", ",").split(",")])
+
+
+def _kind(value: object) -> str:
+    """How a value is shown in an error: short, and with its kind where that is the point."""
+    if value is None:
+        return "nothing (null)"
+    if isinstance(value, dict):
+        return "a mapping"
+    if isinstance(value, (list, tuple)):
+        return f"a list of {len(value)}"
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _keys_at(cls: type[BaseModel], steps: list[int | str]) -> set[str]:
+    """The keys that the record at `steps` knows, under the names a file uses; empty where it cannot be told."""
+    current: Any = cls
+    for step in steps:
+        if isinstance(step, int):
+            continue
+        found = _record_in(_annotation(current, step)) if isinstance(current, type) else None
+        if found is None:
+            return set()
+        current = found
+    return {f.alias or name for name, f in current.model_fields.items()}
+
+
+def _annotation(cls: type[BaseModel], key: str) -> Any:
+    for name, field in cls.model_fields.items():
+        if key in (name, field.alias):
+            return field.annotation
+    return cls if key in {"attention", "dense"} else None  # the tag of a union is a step of the path
+
+
+def _record_in(annotation: Any) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    for inner in getattr(annotation, "__args__", ()):
+        found = _record_in(inner)
+        if found is not None:
+            return found
+    return None
