@@ -21,7 +21,18 @@ from decimal import Decimal, InvalidOperation
 
 from roofline.errors import SpecError
 
-__all__ = ["BYTES", "BYTES_PER_S", "FLOPS_PER_S", "SECONDS", "USD_PER_HOUR", "WATTS", "Quantity", "format_bytes", "format_si", "parse"]
+__all__ = [
+    "BYTES",
+    "BYTES_PER_S",
+    "FLOPS_PER_S",
+    "SECONDS",
+    "USD_PER_HOUR",
+    "WATTS",
+    "Quantity",
+    "format_bytes",
+    "format_si",
+    "parse",
+]
 
 _SI = {"": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50}
@@ -40,6 +51,7 @@ class Quantity:
     high: float
 
     def table(self) -> dict[str, Decimal]:
+        """Every spelling of prefix and unit, and its factor to the base unit."""
         return {p + u: Decimal(pf) * Decimal(uf) for u, uf in self.units for p, pf in self.prefixes}
 
 
@@ -54,7 +66,9 @@ WATTS = Quantity("power", (("W", "1"),), (("m", "1e-3"), ("", "1"), ("k", "1e3")
 USD_PER_HOUR = Quantity("price", (("USD/h", "1"),), (("", "1"),), "2.69 USD/h", 1e-6, 1e6)
 
 _EVERY = (BYTES, BYTES_PER_S, FLOPS_PER_S, SECONDS, WATTS, USD_PER_HOUR)
-_TEXT = re.compile(r"\s*([-+]?(?:\d[\d_,]*\.?\d*|\.\d+)(?:[eE][-+]?\d{1,4})?|[-+]?(?:nan|inf|infinity))\s*(\S*)\s*", re.I)
+_TEXT = re.compile(
+    r"\s*([-+]?(?:\d[\d_,]*\.?\d*|\.\d+)(?:[eE][-+]?\d{1,4})?|[-+]?(?:nan|inf|infinity))\s*(\S*)\s*", re.I
+)
 
 
 def parse(text: object, quantity: Quantity) -> float:
@@ -89,7 +103,9 @@ def parse(text: object, quantity: Quantity) -> float:
     except InvalidOperation:
         raise SpecError(f"{wanted}, got {_quote(text)}") from None
     if not quantity.low <= value <= quantity.high:
-        raise SpecError(f"{wanted}, got {_quote(text)}: outside {quantity.low:g} to {quantity.high:g} {quantity.units[0][0]}")
+        raise SpecError(
+            f"{wanted}, got {_quote(text)}: outside {quantity.low:g} to {quantity.high:g} {quantity.units[0][0]}"
+        )
     return value
 
 

@@ -125,7 +125,9 @@ class Link(Record):
     kind: LinkKind
     name: str = ""
     bytes_per_s: ByteRate | None = Field(default=None, alias="bandwidth")
-    pair_bytes_per_s: ByteRate | None = Field(default=None, alias="pair_bandwidth")  # to one neighbour, where it differs
+    pair_bytes_per_s: ByteRate | None = Field(
+        default=None, alias="pair_bandwidth"
+    )  # to one neighbour, where it differs
     topology: Literal["switch", "mesh", "torus", "ring", "pair"] | None = None
     domain: int | None = Field(default=None, ge=1, le=1_000_000)  # chips reached without leaving this kind of link
     declared_latency_s: Seconds | None = Field(default=None, alias="latency")
@@ -139,6 +141,7 @@ class Link(Record):
 
     @property
     def latency_is_prior(self) -> bool:
+        """Whether `latency_s` is the prior of its kind and not a fact of this chip."""
         return self.declared_latency_s is None
 
 
@@ -183,7 +186,7 @@ class Hardware(Record):
     compute: Compute
     memory: Memory
     cache: Cache | None = None
-    links: Links = Links()
+    links: Links = Field(default_factory=Links)
     power: Power | None = None
     price: Price | None = None
     confidence: Literal["high", "medium", "low"] | None = None
@@ -225,10 +228,10 @@ class Hardware(Record):
         return self.peak_flops_per_s(dtype) / self.hbm_bytes_per_s
 
     def _peak(self, dtype: str) -> Peak | float:
-        for table in (self.compute.matrix, self.compute.vector):
-            found: Peak | float | None = dict[str, Any](table).get(dtype)
-            if found is not None:
-                return found
+        tables: tuple[Mapping[Any, Peak | float], ...] = (self.compute.matrix, self.compute.vector)
+        for table in tables:
+            if dtype in table:
+                return table[dtype]
         raise UnknownName(
             f"{self.id} has no {dtype} units; it has {', '.join(self.dtypes())}{did_you_mean(dtype, self.dtypes())}"
         )
@@ -252,9 +255,7 @@ class Hardware(Record):
     def unsourced(self) -> tuple[str, ...]:
         """Dotted paths of the figures that no entry of `sources` covers (a prefix covers all below it)."""
         covered = tuple(self.sources)
-        return tuple(
-            path for path in _figures(self) if not any(path == c or path.startswith(c + ".") for c in covered)
-        )
+        return tuple(path for path in _figures(self) if not any(path == c or path.startswith(c + ".") for c in covered))
 
     @model_validator(mode="after")
     def _sources_point_somewhere(self) -> Self:
@@ -268,9 +269,13 @@ class Hardware(Record):
     def _substitutes_exist(self) -> Self:
         for wanted, used in self.compute.runs_as.items():
             if used not in self.compute.matrix and used not in self.compute.vector:
-                raise SpecError(f"compute.runs_as.{wanted}: this chip has no {used} units; it has {', '.join(self.dtypes())}")
+                raise SpecError(
+                    f"compute.runs_as.{wanted}: this chip has no {used} units; it has {', '.join(self.dtypes())}"
+                )
             if wanted in self.compute.matrix:
-                raise SpecError(f"compute.runs_as.{wanted}: this chip has {wanted} units of its own; drop one of the two")
+                raise SpecError(
+                    f"compute.runs_as.{wanted}: this chip has {wanted} units of its own; drop one of the two"
+                )
         return self
 
 

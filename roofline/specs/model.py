@@ -73,7 +73,9 @@ class Attention(Record):
     def _heads_divide(self) -> Self:
         if self.n_heads % self.n_kv_heads:
             usable = [k for k in range(1, self.n_heads + 1) if self.n_heads % k == 0]
-            raise SpecError(f"n_kv_heads: {self.n_kv_heads} does not divide n_heads={self.n_heads}; use one of {_listed(usable)}")
+            raise SpecError(
+                f"n_kv_heads: {self.n_kv_heads} does not divide n_heads={self.n_heads}; use one of {_listed(usable)}"
+            )
         return self
 
     def matrices(self, d_model: int) -> tuple[Matrix, ...]:
@@ -125,6 +127,7 @@ class Layer(Record):
     parallel: bool = False
 
     def matrices(self, d_model: int) -> tuple[Matrix, ...]:
+        """The mixer's, then the FFN's."""
         return self.mixer.matrices(d_model) + self.ffn.matrices(d_model)
 
 
@@ -142,6 +145,7 @@ class Norm(Record):
     bias: bool = False
 
     def n_params(self, d_model: int) -> int:
+        """D, or 2·D with a bias."""
         return d_model * (2 if self.bias else 1)
 
 
@@ -184,12 +188,12 @@ class Model(Record):
     d_model: Width
     vocab_size: Annotated[int, Field(ge=1, le=100_000_000)]
     max_context_tokens: Annotated[int, Field(ge=1, le=2**40)]
-    norm: Norm = Norm()
+    norm: Norm = Field(default_factory=Norm)
     final_norm: bool = True
-    embedding: Embedding = Embedding()
-    positions: Positions = Positions()
+    embedding: Embedding = Field(default_factory=Embedding)
+    positions: Positions = Field(default_factory=Positions)
     layers: Annotated[tuple[Group, ...], Field(min_length=1, max_length=1000)]
-    head: Head = Head()
+    head: Head = Field(default_factory=Head)
     notes: str = ""
 
     def each_layer(self) -> Iterator[tuple[int, Layer]]:
@@ -205,13 +209,17 @@ class Model(Record):
 
     @property
     def d_embedding(self) -> int:
+        """Width of the token table, D_e: its own where it has one, else D."""
         return self.embedding.width or self.d_model
 
     def outer_matrices(self) -> tuple[Matrix, ...]:
         """The projections between the embedding's width and the model's, where the two differ: in, then out."""
         if self.d_embedding == self.d_model:
             return ()
-        return (Matrix("project_in", self.d_embedding, self.d_model), Matrix("project_out", self.d_model, self.d_embedding))
+        return (
+            Matrix("project_in", self.d_embedding, self.d_model),
+            Matrix("project_out", self.d_model, self.d_embedding),
+        )
 
     @property
     def head_matrix(self) -> Matrix:
@@ -222,7 +230,9 @@ class Model(Record):
     def n_norm_params(self) -> int:
         """Norm scales and biases, of layers, queries and keys, embedding, and the last one."""
         per_norm = self.norm.n_params(self.d_model)
-        inside = sum(repeat * (layer.n_norms * per_norm + layer.mixer.n_norm_params) for repeat, layer in self.each_layer())
+        inside = sum(
+            repeat * (layer.n_norms * per_norm + layer.mixer.n_norm_params) for repeat, layer in self.each_layer()
+        )
         return inside + per_norm * (int(self.final_norm) + int(self.embedding.norm))
 
     @property
@@ -235,7 +245,9 @@ class Model(Record):
         """
         tables = self.vocab_size * self.d_embedding + (self.positions.rows or 0) * self.d_model
         outer = sum(m.n_params for m in self.outer_matrices())
-        inside = sum(repeat * sum(m.n_params for m in layer.matrices(self.d_model)) for repeat, layer in self.each_layer())
+        inside = sum(
+            repeat * sum(m.n_params for m in layer.matrices(self.d_model)) for repeat, layer in self.each_layer()
+        )
         head = self.head_matrix
         own_head = 0 if self.head.tied else head.d_in * head.d_out
         return tables + outer + inside + self.n_norm_params + own_head + (head.d_out if head.bias else 0)

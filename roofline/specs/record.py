@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
-from roofline.errors import SpecError, did_you_mean
+from roofline.errors import RooflineError, SpecError, did_you_mean
 from roofline.units import BYTES, BYTES_PER_S, FLOPS_PER_S, SECONDS, USD_PER_HOUR, WATTS, parse
+
+if TYPE_CHECKING:
+    from pydantic._internal._model_construction import ModelMetaclass
+else:
+    ModelMetaclass = type(BaseModel)
 
 __all__ = ["ByteRate", "Bytes", "FlopRate", "Record", "Seconds", "UsdPerHour", "Watts", "explain_validation"]
 
@@ -19,7 +24,17 @@ Watts = Annotated[float, BeforeValidator(lambda v: parse(v, WATTS))]
 UsdPerHour = Annotated[float, BeforeValidator(lambda v: parse(v, USD_PER_HOUR))]
 
 
-class Record(BaseModel):
+class _SaysWhatIsWrong(ModelMetaclass):
+    """Makes a record called in Python raise one-line errors; nested validation keeps pydantic's own, with its paths."""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:  # noqa: N805
+        try:
+            return super().__call__(*args, **kwargs)
+        except ValidationError as error:
+            raise _one_line(error, cast("type[BaseModel]", cls), f"{cls.__name__}(…)") from None
+
+
+class Record(BaseModel, metaclass=_SaysWhatIsWrong):
     """Frozen, closed (unknown keys are errors), strict about types, built on first use so that importing stays light."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(
@@ -34,9 +49,16 @@ class Record(BaseModel):
         try:
             return cls.model_validate(data)
         except ValidationError as error:
-            problems = explain_validation(error, cls)
-            more = f"  (and {len(problems) - 1} more: roofline validate lists all)" if len(problems) > 1 else ""
-            raise SpecError(f"{where}: {problems[0]}{more}") from None
+            raise _one_line(error, cls, where) from None
+
+
+def _one_line(error: ValidationError, cls: type[BaseModel], where: str) -> RooflineError:
+    problems = explain_validation(error, cls)
+    first = error.errors(include_url=False)[0].get("ctx", {}).get("error")
+    if len(problems) == 1 and isinstance(first, RooflineError) and not isinstance(first, SpecError):
+        return first
+    more = f"  (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+    return SpecError(f"{where}: {problems[0]}{more}")
 
 
 def explain_validation(error: ValidationError, cls: type[BaseModel]) -> list[str]:

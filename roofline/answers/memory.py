@@ -1,0 +1,131 @@
+"""Does it fit: weights and cache against capacity; the largest batch, the longest context. A first answer.
+
+What an engine sets aside besides (pages, graphs, activations, its fraction of the memory) is not in it yet.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from roofline.num import Num, checked
+from roofline.specs.deployment import Deployment
+from roofline.specs.model import Model
+from roofline.specs.precision import Precision
+from roofline.work.footprint import resident_weight_bytes
+from roofline.work.kvcache import CachePolicy, cache_bytes
+from roofline.work.step import MAX_TOKENS
+
+__all__ = ["Memory", "kv_bytes", "memory"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """What is held against what there is, on one chip.
+
+    `short_by_bytes` is 0 where it fits. `max_batch` is the most sequences of this context, `max_context_tokens` the
+    longest context of this batch (never beyond the model's own limit); both 0 where the weights alone do not fit.
+    """
+
+    weight_bytes: float
+    kv_bytes: Num
+    kv_bytes_per_token: float
+    capacity_bytes: float
+    fits: Any
+    short_by_bytes: Num
+    max_batch: Num
+    max_context_tokens: Num
+
+    @property
+    def used_bytes(self) -> Num:
+        """Weights + cache [B]."""
+        return self.weight_bytes + self.kv_bytes
+
+    def to_dict(self) -> dict[str, Any]:
+        """Flat, SI, unit in the key."""
+        names = ("weight_bytes", "kv_bytes", "kv_bytes_per_token", "capacity_bytes", "used_bytes")
+        return {n: getattr(self, n) for n in (*names, "fits", "short_by_bytes", "max_batch", "max_context_tokens")}
+
+
+def kv_bytes(
+    model: Model, *, context_tokens: Any, batch: Any = 1, kv: str | None = None, policy: CachePolicy = "window"
+) -> Num:
+    """Cache of `batch` sequences of `context_tokens` each.  [B]
+
+    Parameters
+    ----------
+    context_tokens, batch : int or array
+        [token], [1].
+    kv : str, optional
+        Format of the cache ("f16", "fp8", "q8_0", …); the model's own dtype by default.
+    policy : "window" or "allocated"
+        What the mathematics needs, or every layer at full length.
+
+    Examples
+    --------
+    >>> from roofline.specs.catalog import model
+    >>> kv_bytes(model("llama-2-70b"), context_tokens=2048, kv="f16") / 2**20
+    640.0
+    """
+    context = checked(context_tokens, name="context_tokens", low=0.0, high=MAX_TOKENS)
+    n_seq = checked(batch, name="batch", low=1.0, high=MAX_TOKENS)
+    return cache_bytes(model, context_tokens=context, n_seq=n_seq, numerics=Precision(kv=kv).of(model), policy=policy)
+
+
+def memory(deployment: Deployment, *, context_tokens: Any, batch: Any = 1) -> Memory:
+    """Weights and cache against the chip's memory.
+
+    Examples
+    --------
+    Llama-3.1-8B in bf16 on an H100: 64 contexts of 8192 are 64 GiB of cache, and 15 GiB of weights leave room for 64.
+
+    >>> from roofline.specs.catalog import hardware, model
+    >>> d = Deployment(model=model("llama-3.1-8b"), hardware=hardware("h100-sxm-80gb"))
+    >>> m = memory(d, context_tokens=8192, batch=64)
+    >>> m.fits, m.max_batch
+    (True, 64.0)
+    """
+    context = checked(context_tokens, name="context_tokens", low=0.0, high=MAX_TOKENS)
+    n_seq = checked(batch, name="batch", low=1.0, high=MAX_TOKENS)
+    model, numerics = deployment.model, deployment.numerics
+    weights = resident_weight_bytes(model, numerics=numerics)
+    capacity = deployment.hardware.memory_bytes
+
+    def cache(context_tokens: Num, n_seq: Num) -> Num:
+        return cache_bytes(model, context_tokens=context_tokens, n_seq=n_seq, numerics=numerics)
+
+    held = cache(context, n_seq)
+    room = max(0.0, capacity - weights)
+    one = cache(np.maximum(context, 1.0), 1.0)
+    short = np.maximum(weights + held - capacity, 0.0)
+    fits = np.less_equal(weights + held, capacity)
+    longest = _longest(
+        lambda c: np.asarray(cache(c, n_seq)), room=room, limit=float(model.max_context_tokens), shape=np.shape(n_seq)
+    )
+    scalar = not isinstance(held, np.ndarray)
+    return Memory(
+        weight_bytes=weights,
+        kv_bytes=held,
+        kv_bytes_per_token=float(cache(1.0, 1.0)),
+        capacity_bytes=capacity,
+        fits=bool(fits) if scalar else fits,
+        short_by_bytes=float(short) if scalar else short,
+        max_batch=_plain(np.floor(room / one), context),
+        max_context_tokens=_plain(longest, n_seq),
+    )
+
+
+def _longest(cache: Any, *, room: float, limit: float, shape: tuple[int, ...]) -> Any:
+    """The largest whole context whose cache fits in `room`, by bisection (the cache never shrinks with context)."""
+    low, high = np.zeros(shape), np.full(shape, limit)
+    for _ in range(int(np.ceil(np.log2(limit + 1.0))) + 1):
+        middle = np.ceil((low + high) / 2.0)
+        fits = cache(middle) <= room
+        low, high = np.where(fits, middle, low), np.where(fits, high, np.maximum(middle - 1.0, low))
+    return low
+
+
+def _plain(value: Any, given: Num) -> Num:
+    return np.asarray(value) if isinstance(given, np.ndarray) else float(value)

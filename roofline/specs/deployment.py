@@ -1,0 +1,81 @@
+"""A model on a chip: what every question is asked about."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from roofline.errors import SpecError, UnknownName, did_you_mean
+from roofline.specs.hardware import Hardware
+from roofline.specs.model import Model
+from roofline.specs.plan import Plan
+from roofline.specs.precision import Numerics, Precision, require_units, substitutions
+
+__all__ = ["ENGINES", "Deployment"]
+
+ENGINES = ("ideal",)
+"""Engines whose shortfall from the ideal is known. `ideal` is the machine itself: full efficiency, no overhead."""
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Deployment:
+    """A model, a chip, a plan, a precision, an engine.
+
+    >>> from roofline.specs.catalog import hardware, model
+    >>> d = Deployment(model=model("llama-3.1-8b"), hardware=hardware("h100"), weights="fp8", kv="bf16")
+    >>> d.precision.weights, d.n_chips
+    ('fp8', 1)
+    """
+
+    model: Model
+    hardware: Hardware
+    plan: Plan
+    precision: Precision
+    engine: str
+
+    def __init__(
+        self,
+        *,
+        model: Model,
+        hardware: Hardware,
+        plan: Plan | None = None,
+        precision: Precision | None = None,
+        weights: str | None = None,
+        kv: str | None = None,
+        activations: str | None = None,
+        head: str | None = None,
+        engine: str = "ideal",
+    ) -> None:
+        """`weights`, `kv`, `activations` and `head` are shorthand for the fields of a `Precision`, and override it."""
+        for name, value, kind in (("model", model, Model), ("hardware", hardware, Hardware)):
+            if not isinstance(value, kind):
+                raise SpecError(
+                    f"Deployment({name}=…): expected a {kind.__name__}, got {value!r}; use roofline.{name}(name)"
+                )
+        if engine not in ENGINES:
+            raise UnknownName(
+                f'no engine named "{engine}"{did_you_mean(engine, ENGINES)}; known so far: {", ".join(ENGINES)}'
+            )
+        short = {"weights": weights, "kv": kv, "activations": activations, "head": head}
+        given = {name: value for name, value in short.items() if value is not None}
+        base = precision.model_dump() if precision is not None else {}
+        merged = Precision.read(base | given, where="Deployment")
+        require_units(merged, model, hardware)
+        object.__setattr__(self, "model", model)
+        object.__setattr__(self, "hardware", hardware)
+        object.__setattr__(self, "plan", plan if plan is not None else Plan())
+        object.__setattr__(self, "precision", merged)
+        object.__setattr__(self, "engine", engine)
+
+    @property
+    def n_chips(self) -> int:
+        """Chips of one replica."""
+        return self.plan.n_chips
+
+    @property
+    def numerics(self) -> Numerics:
+        """Formats and compute dtypes of the model's tensors."""
+        return self.precision.of(self.model)
+
+    def said(self) -> tuple[str, ...]:
+        """What this chip does differently from what the formats ask for, in sentences."""
+        return substitutions(self.precision, self.model, self.hardware)

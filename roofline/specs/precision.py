@@ -1,0 +1,163 @@
+"""Which format each tensor is stored in, and which dtype its arithmetic runs in on a chip.
+
+The one table of (format, chip) → (storage, compute):
+
+| stored as                            | runs in                                                        |
+|--------------------------------------|----------------------------------------------------------------|
+| fp32, fp16, bf16                     | itself                                                         |
+| fp8, fp8-block                       | fp8 units where the chip has them, else 16 bit on 8-bit storage |
+| nvfp4                                | fp4 units where the chip has them, else 16 bit on 4-bit storage |
+| w8a8                                 | int8 units, else 16 bit                                        |
+| int8, int4, awq, gptq, mxfp4, ggml, mlx | the model's 16-bit dtype (weight-only: W8A16, W4A16)        |
+| bf16 on a chip without bf16 units    | its `runs_as` (T4, V100: fp16; Apple M1, M2: emulated in fp32), else fp16 |
+| fp16 on a chip without fp16 units    | bf16 (TPUs), else fp32                                         |
+| the KV cache, any format             | attention computes in the model's 16-bit dtype                 |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import AfterValidator
+
+from roofline.dtypes import FORMATS, Format, format_named
+from roofline.errors import SpecError, UnknownName
+from roofline.specs.hardware import Hardware
+from roofline.specs.model import Model
+from roofline.specs.record import Record
+
+__all__ = ["Numerics", "Precision", "lawful_dtypes", "run_dtype"]
+
+COMPUTE_DTYPES = ("fp32", "tf32", "fp16", "bf16", "fp8", "fp4", "int8", "int4")
+_16BIT_CHAIN = ("bf16", "fp16", "fp32")
+_FALLBACK = {
+    "fp4": _16BIT_CHAIN, "fp8": _16BIT_CHAIN, "int8": _16BIT_CHAIN, "int4": _16BIT_CHAIN,
+    "bf16": ("fp16", "fp32"), "fp16": ("bf16", "fp32"), "tf32": ("fp32",), "fp32": (),
+}  # fmt: skip
+
+FormatName = Annotated[str, AfterValidator(lambda v: format_named(v).name)]
+
+
+class Precision(Record):
+    """Formats of the weights, the cache, the activations and the head.
+
+    `weights` none: the checkpoint's own dtype. `kv` none: the dtype activations have. `activations` "auto": as the
+    table above; a compute dtype ("fp8", "int8", "fp16", …) to insist on one. `head` "auto": as the weight format's
+    recipe leaves it.
+    """
+
+    weights: FormatName | None = None
+    kv: FormatName | None = None
+    activations: str = "auto"
+    head: str = "auto"
+
+    def of(self, model: Model) -> Numerics:
+        """The formats and compute dtypes of one model's tensors."""
+        weights = format_named(self.weights or model.dtype)
+        full = weights.name if weights.name in ("fp32", "fp16", "bf16") else model.dtype
+        half = full if full != "fp32" else "bf16"
+        activations = "fp32" if full == "fp32" else half
+        forced = None if self.activations == "auto" else _compute_dtype(self.activations, weights)
+        return Numerics(
+            weights=weights,
+            kv=format_named(self.kv or activations),
+            head=None if self.head == "auto" else format_named(self.head),
+            dense=activations,
+            forced=forced,
+        )
+
+
+def _compute_dtype(name: str, weights: Format) -> str:
+    dtype = {"f16": "fp16", "f32": "fp32", "bfloat16": "bf16", "float16": "fp16"}.get(name.lower(), name.lower())
+    if dtype not in COMPUTE_DTYPES:
+        raise UnknownName(
+            f'activations: no compute dtype named "{name}"; use auto or one of {", ".join(COMPUTE_DTYPES)}'
+        )
+    if dtype in ("fp8", "int8", "fp4", "int4") and weights.bits > 9:
+        raise SpecError(f"activations: {dtype} needs weights of 8 bits or fewer, got {weights.name}; set weights too")
+    return dtype
+
+
+@dataclass(frozen=True, slots=True)
+class Numerics:
+    """A `Precision` applied to one model: formats per role, and the compute dtype they want."""
+
+    weights: Format
+    kv: Format
+    head: Format | None
+    dense: str  # the dtype of activations, attention and whatever is not quantised
+    forced: str | None
+
+    def store(self, role: str) -> Format:
+        """The format the matrix of a role is stored in."""
+        if role == "head" and self.head is not None:
+            return self.head
+        if role in self.weights.kept_16bit:
+            return FORMATS[self.dense]
+        return self.weights
+
+    def bytes_per_element(self, role: str) -> float:
+        """Stored bytes of one element of the matrix of a role, scales included [B]."""
+        return self.store(role).bits_of(role) / 8.0
+
+    def compute(self, role: str) -> str:
+        """The dtype the matrix product of a role wants to run in; a chip may run it in another (`run_dtype`)."""
+        store = self.store(role)
+        if store.weight_only or store.name in ("fp32", "fp16", "bf16"):
+            wanted = self.dense if store.weight_only else store.name
+        else:
+            wanted = store.compute
+        return self.forced if self.forced is not None and role not in self.weights.kept_16bit else wanted
+
+    @property
+    def activation_bytes(self) -> float:
+        """Bytes of one activation element [B]: 4 in fp32, else 2, whatever a fused kernel quantises on the way."""
+        return 4.0 if self.dense == "fp32" else 2.0
+
+
+def run_dtype(dtype: str, chip: Hardware) -> str:
+    """The dtype a chip really runs a wanted compute dtype in: itself, or the first of its fallbacks with units here.
+
+    >>> from roofline.specs.catalog import hardware
+    >>> run_dtype("fp8", hardware("a100-sxm-80gb")), run_dtype("bf16", hardware("t4"))
+    ('bf16', 'fp16')
+    """
+    if chip.has(dtype):
+        return dtype
+    substitutes: Mapping[Any, str] = chip.compute.runs_as
+    for candidate in (substitutes.get(dtype, dtype), *_FALLBACK[dtype]):
+        if chip.has(candidate):
+            return candidate
+    raise UnknownName(
+        f"{chip.id} has no units that run {dtype}; it has {', '.join(chip.dtypes())}. Add the peak to its spec to go on"
+    )
+
+
+def lawful_dtypes(store: str, dtype: str, chip: Hardware) -> tuple[str, ...]:
+    """Every dtype the arithmetic on a stored format may legally use on a chip: what a floor takes the fastest of."""
+    return tuple(dict.fromkeys([run_dtype(dtype, chip), *(d for d in FORMATS[store].lawful if chip.has(d))]))
+
+
+def require_units(precision: Precision, model: Model, chip: Hardware) -> None:
+    """Raise unless the chip has the compute dtype that `activations` names, and runs what "auto" leads to."""
+    numerics = precision.of(model)
+    if numerics.forced is not None and not chip.has(numerics.forced):
+        raise SpecError(
+            f"activations: {chip.id} has no {numerics.forced} units; it has {', '.join(chip.dtypes())}; use one, or auto"
+        )
+    for role in ("q", "head"):
+        run_dtype(numerics.compute(role), chip)
+
+
+def substitutions(precision: Precision, model: Model, chip: Hardware) -> tuple[str, ...]:
+    """Sentences on what this chip runs in another dtype than wanted, for the answer to say."""
+    numerics = precision.of(model)
+    said = []
+    for role in ("q", "head"):
+        wanted = numerics.compute(role)
+        used = run_dtype(wanted, chip)
+        if used != wanted:
+            said.append(f"{chip.id} has no {wanted} units: runs in {used} on {numerics.store(role).name} storage")
+    return tuple(dict.fromkeys(said))

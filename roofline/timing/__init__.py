@@ -1,0 +1,1 @@
+"""How long counted work takes on a machine: no model in sight."""

@@ -1,0 +1,1 @@
+"""What a pass must do: pure counting, no hardware."""

@@ -1,0 +1,164 @@
+"""One forward pass of one model, counted: the only place where FLOPs and bytes of a pass come from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+
+from roofline.errors import SpecError
+from roofline.ledger import Ledger, Linear, Op, Row
+from roofline.specs.model import Layer, Model
+from roofline.specs.plan import Plan
+from roofline.specs.precision import Numerics, Precision
+from roofline.work.attention import AttentionKernel, attention_core
+from roofline.work.footprint import resident_weight_bytes
+from roofline.work.matmul import matmul
+from roofline.work.step import PassSums, Seqs, Step, Sum, as_step
+
+__all__ = ["count"]
+
+
+def count(
+    model: Model,
+    step: Seqs | Step,
+    *,
+    plan: Plan | None = None,
+    precision: Precision | None = None,
+    attention: AttentionKernel = "flash",
+) -> Ledger:
+    """The ledger of one forward pass: every matrix product, the attention, the elementwise work, in order.
+
+    Parameters
+    ----------
+    model : Model
+    step : Seqs or tuple of Seqs
+        What the pass is asked to do. Several parts make one mixed pass: weights are read once for all of them.
+    plan : Plan, optional
+        How the model is laid over chips; one chip by default.
+    precision : Precision, optional
+        Formats of weights, cache, activations and head; the checkpoint's own by default.
+    attention : "flash" or "eager"
+        The kernel; see `attention_core`.
+
+    Returns
+    -------
+    Ledger
+        Shape of its counts: broadcast of the step's fields. Nothing in it depends on hardware.
+
+    Notes
+    -----
+    Assumes all B·T tokens pass every layer; the head multiplies only the positions whose logits are wanted; the
+    embedding is a look-up (rows, not a product). Norms, rotations, activations functions and residuals are one
+    elementwise op a layer with bytes and 0 FLOP.
+
+    Examples
+    --------
+    Llama-2-7B, a prompt of 4: the pass needs 52.1 GFLOP and reads 13.2 GB of weights.
+
+    >>> from roofline.specs.catalog import model
+    >>> ledger = count(model("llama-2-7b"), Seqs(n_seq=1, n_new=4))
+    >>> round(ledger.flops / 1e9, 1), round(ledger.weight_bytes / 1e9, 1)
+    (52.1, 13.2)
+    """
+    if attention not in ("flash", "eager"):
+        raise SpecError(f'attention: expected "flash" or "eager", got {attention!r}')
+    sums = PassSums(as_step(step))
+    rows, resident_bytes = rows_of(model, precision or Precision(), attention)
+    return Ledger(
+        rows=rows, sums=sums, n_seq=sums[Sum("seqs")], n_tokens=sums[Sum("tokens")], resident_bytes=resident_bytes
+    )
+
+
+@lru_cache(maxsize=256)
+def rows_of(model: Model, precision: Precision, kernel: AttentionKernel) -> tuple[tuple[Row, ...], float]:
+    """The rows of a model and the bytes of its weights: everything about a pass but its sums."""
+    numerics = precision.of(model)
+    return tuple(_rows(model, numerics=numerics, kernel=kernel)), resident_weight_bytes(model, numerics=numerics)
+
+
+def _rows(model: Model, *, numerics: Numerics, kernel: AttentionKernel) -> Iterator[Row]:
+    tokens, logits = Sum("tokens").linear, Sum("logits").linear
+    yield _embedding(model, tokens, numerics=numerics)
+    project_in, project_out = model.outer_matrices()[:1], model.outer_matrices()[1:]
+    for matrix in project_in:
+        yield matmul(matrix, m=tokens, numerics=numerics, name=matrix.role)
+    kinds = list(model.each_layer())
+    for index, (repeat, layer) in enumerate(kinds):
+        prefix = "" if len(kinds) == 1 else f"{_nickname(layer, index, kinds)}."
+        yield from _layer(layer, model=model, numerics=numerics, kernel=kernel, prefix=prefix, repeat=float(repeat))
+    for matrix in project_out:  # the model's own code projects every token, wanted or not
+        yield matmul(matrix, m=tokens, numerics=numerics, name=matrix.role)
+    yield matmul(model.head_matrix, m=logits, numerics=numerics, name="lm_head", kind="head")
+
+
+def _layer(
+    layer: Layer, *, model: Model, numerics: Numerics, kernel: AttentionKernel, prefix: str, repeat: float
+) -> Iterator[Row]:
+    tokens = Sum("tokens").linear
+    for matrix in layer.matrices(model.d_model):
+        if matrix.role == "o":
+            yield attention_core(
+                layer.mixer, kernel=kernel, numerics=numerics, name=f"{prefix}attention", repeat=repeat
+            )
+        fused = matrix.role in ("k", "v") or (matrix.role == "up" and layer.ffn.gated)  # one launch with q; with gate
+        yield matmul(
+            matrix,
+            m=tokens,
+            numerics=numerics,
+            name=f"{prefix}{matrix.role}_proj",
+            repeat=repeat,
+            n_launch=0.0 if fused else 1.0,
+        )
+    yield _elementwise(layer, tokens, model=model, numerics=numerics, name=f"{prefix}elementwise", repeat=repeat)
+
+
+def _elementwise(layer: Layer, tokens: Linear, *, model: Model, numerics: Numerics, name: str, repeat: float) -> Row:
+    """Norms with their residual adds, the rotation of q and k, and the activation function: bytes, no FLOP.  [B]
+
+        m · (4·D·n_norms + 2·(N + K)·H + (3 | 2)·F) · 2 B  +  the norms' own weights
+
+    Assumes the usual fusions: a norm with the residual add before it (reads two rows, writes two), the rotation in place,
+    gate and up read and their product written (3·F; plain: 2·F).
+    """
+    mixer, ffn = layer.mixer, layer.ffn
+    rotated = 2.0 * (mixer.n_heads + mixer.n_kv_heads) * mixer.d_head if model.positions.kind == "rope" else 0.0
+    elements = 4.0 * model.d_model * layer.n_norms + rotated + (3.0 if ffn.gated else 2.0) * ffn.d_ff
+    scales = (layer.n_norms * model.norm.n_params(model.d_model) + mixer.n_norm_params) * numerics.activation_bytes
+    return Op(
+        name=name,
+        kind="elementwise",
+        repeat=repeat,
+        shape="norms, residuals, rotation, activation",
+        m=tokens,
+        weight_bytes=Linear(scales),
+        weight_bytes_min=Linear(scales),
+        act_bytes=tokens * (elements * numerics.activation_bytes),
+        store_dtype=numerics.dense,
+        compute_dtype=numerics.dense,
+    )
+
+
+def _embedding(model: Model, tokens: Linear, *, numerics: Numerics) -> Row:
+    """Rows looked up, m · D_e, and the learned position's beside each; the first hidden state written.  [B]"""
+    role = "head" if model.head.tied else "embedding"
+    rows = tokens * (model.d_embedding * numerics.bytes_per_element(role))
+    if model.positions.kind == "learned":
+        rows = rows + tokens * (model.d_model * numerics.bytes_per_element("positions"))
+    return Op(
+        name="embedding",
+        kind="embedding",
+        shape=f"m rows of ({model.vocab_size}, {model.d_embedding})",
+        m=tokens,
+        weight_bytes=rows,
+        weight_bytes_min=rows,
+        act_bytes=tokens * (model.d_embedding * numerics.activation_bytes),
+        store_dtype=numerics.store(role).name,
+        compute_dtype=numerics.dense,
+    )
+
+
+def _nickname(layer: Layer, index: int, kinds: list[tuple[int, Layer]]) -> str:
+    """A prefix that tells layers of a pattern apart: by window where that does, else by place in the pattern."""
+    by_window = "global" if layer.mixer.window is None else "local"
+    alike = [other for _, other in kinds if (other.mixer.window is None) == (layer.mixer.window is None)]
+    return by_window if len(alike) == 1 else f"{by_window}{index}"
