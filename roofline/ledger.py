@@ -71,7 +71,7 @@ Q = TypeVar("Q", Num, Linear)
 _NOTHING: Any = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Op(Generic[Q]):
     """One row of the ledger. Work in FLOP (a multiply-add is 2), traffic in bytes, of one layer.
 
@@ -108,6 +108,8 @@ class Op(Generic[Q]):
         Where the streamed bytes live.
     collective : tuple or None
         (verb, payload_bytes, n_ranks, stride).
+    products : tuple of (name, shape, share)
+        Named matrix products inside a fused kernel, and their share of its FLOPs and cache bytes; empty for a single one.
     """
 
     name: str
@@ -131,6 +133,7 @@ class Op(Generic[Q]):
     compute_dtype: str = "bf16"
     tier: Literal["hbm", "host", "nvme"] = "hbm"
     collective: tuple[str, float, int, int] | None = None
+    products: tuple[tuple[str, str, float], ...] = ()
 
     @property
     def executed_flops(self) -> Q:
@@ -157,7 +160,7 @@ class Op(Generic[Q]):
 Row: TypeAlias = Op[Linear]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Ledger:
     """All ops of one pass on the busiest chip of one pipeline stage of one replica.
 
@@ -239,7 +242,7 @@ class Ledger:
         return pd.DataFrame(self.by_op())
 
 
-_SAID = ("name", "kind", "shape", "repeat", "n_launch", "m", "store_dtype", "compute_dtype", "tier")
+_SAID = ("name", "kind", "shape", "repeat", "n_launch", "m", "store_dtype", "compute_dtype", "tier", "products")
 _COUNTED = (
     "flops", "extra_flops", "executed_flops", "row_flops", "score_elements", "weight_bytes", "weight_bytes_min",
     "kv_read_bytes", "kv_read_bytes_min", "kv_write_bytes", "state_bytes", "act_bytes", "bytes", "compulsory_bytes",

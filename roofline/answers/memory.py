@@ -21,7 +21,7 @@ from roofline.work.step import MAX_TOKENS
 __all__ = ["Memory", "kv_bytes", "memory"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Memory:
     """What is held against what there is, on one chip.
 

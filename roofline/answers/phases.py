@@ -116,7 +116,7 @@ def _sums(flat: Seqs, where: slice) -> PassSums:
     return PassSums((flat.part(where),))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Prediction:
     """One static batch from its prompts to its last tokens.
 

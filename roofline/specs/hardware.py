@@ -18,7 +18,6 @@ What a chip *achieves* is evidence and lives elsewhere. A YAML file in `hardware
       compute: NVIDIA H100 whitepaper V1.04, tables 1 and 3        # covers every value below compute
 """
 
-from __future__ import annotations
 
 import datetime
 from collections.abc import Iterator, Mapping
@@ -236,7 +235,7 @@ class Hardware(Record):
             f"{self.id} has no {dtype} units; it has {', '.join(self.dtypes())}{did_you_mean(dtype, self.dtypes())}"
         )
 
-    def with_memory(self, size: str) -> Hardware:
+    def with_memory(self, size: str) -> Self:
         """The same chip in another of the memory sizes it is sold with."""
         for label, option in self.memory.sizes.items():
             if label.lower().replace(" ", "") == size.lower().replace(" ", ""):

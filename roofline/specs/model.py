@@ -21,7 +21,6 @@ Every record lists its weight `matrices`; parameters, bytes and FLOPs are all co
 disagree with each other.
 """
 
-from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -94,6 +94,10 @@ def attention_core(mixer: Attention, *, kernel: AttentionKernel, numerics: Numer
         kind="attention",
         repeat=repeat,
         shape=f"(T, {h}) × ({h}, S + T) × {n} heads, and back",
+        products=(
+            ("scores", f"(T, {h}) × ({h}, S + T) × {n} heads", 0.5),  # Q·Kᵀ, against the keys
+            ("values", f"(T, S + T) × (S + T, {h}) × {n} heads", 0.5),  # A·V, against the values
+        ),
         m=tokens,
         flops=pairs * (4.0 * n * h),
         extra_flops=(formed - pairs) * (4.0 * n * h),

@@ -1,0 +1,149 @@
+"""Which single change helps most: each lever is a re-run of the model, never a rule of thumb."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from roofline.answers.phases import Prediction, decode, predict, prefill
+from roofline.dtypes import format_named
+from roofline.errors import SpecError
+from roofline.specs.deployment import Deployment
+
+__all__ = ["Lever", "decode_limit", "levers", "ways_to_fit"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Lever:
+    """One change, and the prediction with it. `e2e_gain` is the share of the request's time it saves [1]."""
+
+    name: str
+    weights: str
+    kv: str
+    ttft_s: float
+    tpot_s: float | None
+    e2e_s: float
+    e2e_gain: float
+
+
+def levers(prediction: Prediction) -> tuple[Lever, ...]:
+    """Single changes to a prediction's deployment or prompt, those that help, the best first.
+
+    Tried: 8-bit and 4-bit weights, an 8-bit cache, half of the prompt found in a prefix cache. What is already on, and what
+    does not fit afterwards, is left out.
+
+    Examples
+    --------
+    >>> from roofline.specs.catalog import hardware, model
+    >>> d = Deployment(model=model("llama-3.1-8b"), hardware=hardware("h100-sxm-80gb"))
+    >>> [lever.name for lever in levers(predict(d, prompt_tokens=512, output_tokens=512))][:2]
+    ['4-bit weights (awq)', '8-bit weights (fp8)']
+    """
+    _require_scalar(prediction)
+    found = [*_formats(prediction), *_prefix(prediction)]
+    return tuple(sorted((lever for lever in found if lever.e2e_gain > 0.005), key=lambda lever: -lever.e2e_gain))
+
+
+def _require_scalar(prediction: Prediction) -> None:
+    if isinstance(prediction.e2e_s, np.ndarray):
+        raise SpecError("levers: expected the prediction of one request shape, got a grid")
+
+
+def _formats(p: Prediction) -> Iterator[Lever]:
+    d = p.deployment
+    soc = d.hardware.kind == "soc"
+    eight = "mlx-8bit" if soc else "fp8" if d.hardware.has("fp8") else "int8"
+    four = "mlx-4bit" if soc else "awq"
+    now = d.numerics
+    for label, change in (
+        (f"8-bit weights ({eight})", {"weights": eight}),
+        (f"4-bit weights ({four})", {"weights": four}),
+        ("8-bit KV cache", {"kv": "fp8" if d.hardware.has("fp8") else "q8_0"}),
+    ):
+        field, name = next(iter(change.items()))
+        current = now.weights if field == "weights" else now.kv
+        if format_named(name).bits >= current.bits:
+            continue
+        changed = Deployment(
+            model=d.model, hardware=d.hardware, plan=d.plan, precision=d.precision, engine=d.engine, **change
+        )
+        after = predict(changed, prompt_tokens=p.prompt_tokens, output_tokens=p.output_tokens, batch=p.batch)
+        if after.memory.fits:
+            yield _lever(label, p, changed, ttft_s=float(after.ttft_s), tpot_s=_float(after.tpot_s))
+
+
+def _prefix(p: Prediction) -> Iterator[Lever]:
+    prompt = float(p.prompt_tokens)
+    hit = float(np.floor(prompt / 2.0))
+    if hit < 1.0:
+        return
+    after = prefill(p.deployment, prompt_tokens=prompt - hit, n_past=hit, batch=p.batch)
+    yield _lever(
+        "half of the prompt in a prefix cache", p, p.deployment, ttft_s=float(after.seconds), tpot_s=_float(p.tpot_s)
+    )
+
+
+def _lever(name: str, before: Prediction, after: Deployment, *, ttft_s: float, tpot_s: float | None) -> Lever:
+    e2e_s = ttft_s + (before.output_tokens - 1) * (tpot_s or 0.0)
+    numerics = after.numerics
+    return Lever(
+        name=name,
+        weights=numerics.weights.name,
+        kv=numerics.kv.name,
+        ttft_s=ttft_s,
+        tpot_s=tpot_s,
+        e2e_s=e2e_s,
+        e2e_gain=1.0 - e2e_s / float(before.e2e_s),
+    )
+
+
+def _float(value: object) -> float | None:
+    return None if value is None else float(value)  # type: ignore[arg-type]
+
+
+def decode_limit(deployment: Deployment, *, context_tokens: float) -> float:
+    """The intensity decode tends to as the batch grows without end, at a fixed context.  [FLOP/B]
+
+        lim_{B→∞} F / Q  =  FLOPs of a token / (its cache read and written + its activations)
+
+    Weights are shared by ever more sequences, but each brings its own cache: where this stays below the ridge, no batch
+    makes decode compute-bound.
+
+    Examples
+    --------
+    Llama-3.1-8B at 2176 tokens: under 57 FLOP/B, against a ridge of 295 on an H100.
+
+    >>> from roofline.specs.catalog import hardware, model
+    >>> d = Deployment(model=model("llama-3.1-8b"), hardware=hardware("h100-sxm-80gb"))
+    >>> 50 < decode_limit(d, context_tokens=2176) < 57
+    True
+    """
+    return float(decode(deployment, context_tokens=context_tokens, batch=1e12).intensity)
+
+
+def ways_to_fit(prediction: Prediction) -> tuple[str, ...]:
+    """Changes that make a request fit where it does not: fewer bits, a smaller batch, as sentences. Empty where it fits."""
+    _require_scalar(prediction)
+    held = prediction.memory
+    if held.fits:
+        return ()
+    ways = []
+    if held.max_batch >= 1:
+        ways.append(f"batch {held.max_batch:,.0f} at this context")
+    if held.max_context_tokens >= 1:
+        ways.append(f"a context of {held.max_context_tokens:,.0f} tokens at this batch")
+    ways.extend(_formats_that_fit(prediction))
+    return tuple(ways)
+
+
+def _formats_that_fit(p: Prediction) -> Iterator[str]:
+    d = p.deployment
+    for name in ("fp8", "int8", "awq", "q4_k_m"):
+        if format_named(name).bits >= d.numerics.weights.bits or (name == "fp8" and not d.hardware.has("fp8")):
+            continue
+        changed = Deployment(model=d.model, hardware=d.hardware, precision=d.precision, weights=name, engine=d.engine)
+        if predict(changed, prompt_tokens=p.prompt_tokens, output_tokens=p.output_tokens, batch=p.batch).memory.fits:
+            yield f"{name} weights"
+            return

@@ -1,0 +1,74 @@
+"""The command line: the library's words, said to people (tables and a sentence) or to programs (`--json`).
+
+Exit codes: 0 answered ("does not fit" included), 1 a bug, 2 bad input, 4 `--check` not met, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import typer
+
+from roofline.errors import RooflineError
+from roofline.views.cli.catalogue import hardware, models, validate
+from roofline.views.cli.explain import explain
+from roofline.views.cli.memory import kv, memory
+from roofline.views.cli.plot import plot
+from roofline.views.cli.predict import predict
+
+__all__ = ["app", "run"]
+
+app = typer.Typer(
+    name="roofline",
+    help="What TTFT and TPOT will I get, what binds them, and does it fit?  Counts a forward pass, clocks it on a chip.",
+    epilog="Examples:  roofline predict llama-3.1-8b h100 --prompt 2048 --output 256 --batch 8   |   "
+    "roofline explain llama-2-7b h100 --prompt 4   |   roofline kv llama-3.1-8b --context 131072",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    add_completion=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+for command in (predict, explain, kv, memory, plot, hardware, models, validate):
+    app.command()(command)
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    version: bool = typer.Option(False, "--version", help="Print the version and leave."),
+    debug: bool = typer.Option(False, "--debug", help="Show a traceback where something fails."),
+) -> None:
+    if version:
+        from roofline import __version__
+
+        typer.echo(f"roofline {__version__}")
+        raise typer.Exit
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run the command line with these arguments; the exit code."""
+    debug = "--debug" in arguments
+    usage_error = typer.BadParameter.__bases__[0].__bases__[0]  # the ClickException of the click that typer uses
+    try:
+        return int(app([a for a in arguments if a != "--debug"], standalone_mode=False) or 0)
+    except RooflineError as error:
+        if debug:
+            raise
+        return _fail(str(error), 2)
+    except usage_error as error:
+        return _fail(error.format_message(), 2)  # type: ignore[attr-defined]
+    except (KeyboardInterrupt, typer.Abort):
+        return 130
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 0
+    except Exception as error:
+        if debug:
+            raise
+        return _fail(f"this is a bug: {type(error).__name__}: {error}  (run again with --debug and report it)", 1)
+
+
+def _fail(message: str, code: int) -> int:
+    typer.echo(f"error: {message}", err=True)
+    return code

@@ -1,0 +1,220 @@
+"""`roofline hardware`, `roofline models`, `roofline validate`: what is in the catalogue, and what is wrong with a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from pydantic import ValidationError
+
+from roofline.errors import SpecError
+from roofline.specs import catalog
+from roofline.specs.hardware import Hardware
+from roofline.specs.model import Model
+from roofline.specs.record import explain_validation
+from roofline.units import format_bytes, format_si
+from roofline.views.cli.common import Json, Search, print_json, print_table, say, table
+
+__all__ = ["hardware", "models", "validate"]
+
+
+def hardware(
+    name: Annotated[
+        str | None, typer.Argument(help="A chip to show; without one, all are listed.", show_default=False)
+    ] = None,
+    json: Json = False,
+    search: Search = None,
+) -> None:
+    """List the chips, or show one with its sources."""
+    if name is not None:
+        chip = catalog.hardware(name, search=search or ())
+        _show_chip(chip) if not json else print_json("hardware", {"hardware": chip.model_dump(mode="json")})
+        return
+    chips = [catalog.hardware(n, search=search or ()) for n in catalog.hardware_ids(search=search or ())]
+    if json:
+        print_json("hardware-list", {"hardware": [_chip_row(c) for c in chips]})
+        return
+    rows = table("16-bit", "fp8", "memory", "bandwidth", "ridge", "TDP", "<also called", first="chip")
+    for chip in chips:
+        dtype = _sixteen(chip)
+        rows.add_row(
+            chip.id,
+            format_si(chip.peak_flops_per_s(dtype), "FLOP/s"),
+            format_si(chip.peak_flops_per_s("fp8"), "FLOP/s") if chip.has("fp8") else "–",
+            format_bytes(chip.memory_bytes),
+            format_si(chip.hbm_bytes_per_s, "B/s"),
+            f"{chip.ridge(dtype):,.0f}",
+            f"{chip.power.tdp_w:,.0f} W" if chip.power else "–",
+            ", ".join(chip.aliases[:3]),
+        )
+    print_table(rows)
+    say(f"\n{len(chips)} chips; rates are dense and rated. roofline hardware NAME shows one with its sources.")
+
+
+def _sixteen(chip: Hardware) -> str:
+    return next((d for d in ("bf16", "fp16") if d in chip.compute.matrix), chip.dtypes()[0])
+
+
+def _chip_row(chip: Hardware) -> dict[str, Any]:
+    peaks = {f"{dtype}_flops_per_s": chip.peak_flops_per_s(dtype) for dtype in chip.dtypes()}
+    return {
+        "id": chip.id, "name": chip.name, "aliases": list(chip.aliases), "memory_bytes": chip.memory_bytes,
+        "hbm_bytes_per_s": chip.hbm_bytes_per_s, **peaks,
+    }  # fmt: skip
+
+
+def _show_chip(chip: Hardware) -> None:
+    say(f"{chip.name}   ({', '.join([chip.id, *chip.aliases])})")
+    say()
+    rows = table("rated", "at most", "ridge", "<accumulates in", first="dtype")
+    for dtype, peak in chip.compute.matrix.items():
+        rows.add_row(
+            dtype,
+            format_si(peak.peak_flops_per_s, "FLOP/s"),
+            format_si(peak.bound_flops_per_s, "FLOP/s"),
+            f"{chip.ridge(dtype):,.0f} FLOP/B",
+            peak.accumulate or ("int32" if dtype.startswith("int") else "fp32"),
+        )
+    for vector, rate in chip.compute.vector.items():
+        rows.add_row(f"{vector} vector", format_si(rate, "FLOP/s"), "", "", "")
+    print_table(rows)
+    for wanted, used in chip.compute.runs_as.items():
+        say(f"no {wanted} units: computed in {used}")
+    say()
+    for line in _lines(chip):
+        say(line)
+    say("\nsources")
+    for place, text in chip.sources.items():
+        say(f"  {place}: {text}")
+    if chip.notes:
+        say(f"\n{chip.notes}")
+
+
+def _lines(chip: Hardware) -> list[str]:
+    m = chip.memory
+    lines = [f"memory      {format_bytes(m.capacity_bytes)} {m.type}, {format_si(m.bytes_per_s, 'B/s')}"]
+    if m.sizes:
+        lines.append(f"sold with   {', '.join(m.sizes)}   (as {chip.id}:{next(iter(m.sizes))})")
+    if chip.cache:
+        lines.append(f"cache       {format_bytes(chip.cache.capacity_bytes)} {chip.cache.kind}")
+    for label, link in (
+        ("scale-up", chip.links.scale_up),
+        ("scale-out", chip.links.scale_out),
+        ("host", chip.links.host),
+    ):
+        if link is not None:
+            rate = (
+                "rate not published"
+                if link.bytes_per_s is None
+                else f"{format_si(link.bytes_per_s, 'B/s')} a direction"
+            )
+            domain = f", domain of {link.domain:,}" if link.domain else ""
+            prior = " (a prior)" if link.latency_is_prior else ""
+            lines.append(
+                f"{label:<12}{link.name or link.kind}, {rate}{domain}, {format_si(link.latency_s, 's')} a message{prior}"
+            )
+    if chip.power:
+        lines.append(f"power       {chip.power.tdp_w:,.0f} W")
+    if chip.price:
+        p = chip.price
+        lines.append(f"price       {p.low_usd_per_h:.2f} to {p.high_usd_per_h:.2f} USD/h on {p.date}")
+    return lines
+
+
+def models(
+    name: Annotated[
+        str | None, typer.Argument(help="A model to show; without one, all are listed.", show_default=False)
+    ] = None,
+    json: Json = False,
+    search: Search = None,
+) -> None:
+    """List the models, or show one's layers and parameters."""
+    if name is not None:
+        spec = catalog.model(name, search=search or ())
+        _show_model(spec) if not json else print_json(
+            "model", {"model": spec.model_dump(mode="json"), "n_params": spec.n_params}
+        )
+        return
+    specs = [catalog.model(n, search=search or ()) for n in catalog.model_ids(search=search or ())]
+    if json:
+        print_json(
+            "model-list",
+            {"models": [{"id": s.id, "name": s.name, "n_params": s.n_params, "n_layers": s.n_layers} for s in specs]},
+        )
+        return
+    rows = table("parameters", "layers", "width", "heads", "KV heads", "window", "max context", "<dtype", first="model")
+    for s in specs:
+        mixers = [layer.mixer for _, layer in s.each_layer()]
+        windows = sorted({m.window for m in mixers if m.window is not None})
+        rows.add_row(
+            s.id, f"{s.n_params:,}", str(s.n_layers), f"{s.d_model:,}", str(mixers[0].n_heads), str(mixers[0].n_kv_heads),
+            "/".join(f"{w:,}" for w in windows) or "–", f"{s.max_context_tokens:,}", s.dtype,
+        )  # fmt: skip
+    print_table(rows)
+    say(f"\n{len(specs)} models. roofline models NAME shows one.")
+
+
+def _show_model(s: Model) -> None:
+    say(f"{s.name}   ({', '.join([s.id, *s.aliases])})")
+    say(f"{s.n_params:,} parameters, {s.n_layers} layers, width {s.d_model:,}, vocabulary {s.vocab_size:,}, {s.dtype}")
+    say()
+    rows = table("×", "<mixer", "<FFN", "parameters", first="layer")
+    for index, (repeat, layer) in enumerate(s.each_layer()):
+        m, f = layer.mixer, layer.ffn
+        kind = "MHA" if m.n_heads == m.n_kv_heads else "MQA" if m.n_kv_heads == 1 else "GQA"
+        window = "" if m.window is None else f", window {m.window:,}"
+        n_params = (
+            sum(x.n_params for x in layer.matrices(s.d_model))
+            + layer.n_norms * s.norm.n_params(s.d_model)
+            + m.n_norm_params
+        )
+        rows.add_row(
+            str(index), str(repeat), f"{kind} {m.n_heads}/{m.n_kv_heads} heads of {m.d_head}{window}",
+            f"{'gated' if f.gated else 'plain'} {f.d_ff:,}{', parallel' if layer.parallel else ''}", f"{n_params:,}",
+        )  # fmt: skip
+    print_table(rows)
+    head = "tied to the embedding" if s.head.tied else "its own"
+    say(f"\nhead {head}; positions {s.positions.kind}; context up to {s.max_context_tokens:,}")
+    say(f"source: {s.source}" if s.source else "no source given")
+    if s.notes:
+        say(s.notes)
+
+
+def validate(
+    files: Annotated[list[Path], typer.Argument(help="YAML files of chips or models.", show_default=False)],
+    json: Json = False,
+) -> None:
+    """Check YAML files of your own, and say everything that is wrong or missing."""
+    results = [(path, *_problems(path)) for path in files]
+    if json:
+        print_json(
+            "validate", {"files": [{"file": str(p), "problems": bad, "warnings": soft} for p, bad, soft in results]}
+        )
+    else:
+        for path, bad, soft in results:
+            say(f"{path}: {'valid' if not bad else f'{len(bad)} problem' + ('s' if len(bad) > 1 else '')}")
+            for line in bad:
+                say(f"  error: {line}")
+            for line in soft:
+                say(f"  missing: {line}")
+    if any(bad for _, bad, _ in results):
+        raise typer.Exit(2)
+
+
+def _problems(path: Path) -> tuple[list[str], list[str]]:
+    try:
+        data = catalog.load_yaml(path)
+    except SpecError as error:
+        return [str(error).removeprefix(f"{path}: ")], []
+    record: type[Hardware] | type[Model] = Hardware if {"compute", "memory"} & set(data) else Model
+    try:
+        made = record.model_validate(data)
+    except ValidationError as error:
+        return explain_validation(error, record), []
+    if isinstance(made, Hardware):
+        soft = [f"a source for {place} (add it under sources:)" for place in made.unsourced()]
+        absent = [name for name in ("cache", "power", "price") if getattr(made, name) is None]
+        links = [f"links.{n}" for n in ("scale_up", "scale_out", "host") if getattr(made.links, n) is None]
+        return [], soft + [f"{name} (optional)" for name in absent + links]
+    return [], [] if made.source else ["source (where the shapes come from)"]

@@ -1,0 +1,137 @@
+"""What every command shares: its options, its way of building deployments, and its two ways of answering."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+import typer
+
+from roofline.errors import SpecError
+from roofline.specs import catalog
+from roofline.specs.deployment import Deployment
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+__all__ = [
+    "Activations", "Attention", "Batch", "Check", "Chips", "Context", "Engine", "Head", "Json", "Kv", "ModelName", "Output",
+    "Prompt", "Search", "Weights", "build", "print_json", "print_table", "say", "table", "whole",
+]  # fmt: skip
+
+ModelName = Annotated[str, typer.Argument(help="A model: name, alias or path to a YAML file.", show_default=False)]
+Chips = Annotated[
+    list[str], typer.Argument(help="One chip or several: name, alias, name:64GB, or a path.", show_default=False)
+]
+Prompt = Annotated[str, typer.Option("--prompt", "-p", help="Prompt tokens of each request.")]
+Output = Annotated[str, typer.Option("--output", "-o", help="Tokens to generate for each request.")]
+Context = Annotated[str, typer.Option("--context", "-c", help="Tokens each sequence has in the cache.")]
+Batch = Annotated[str, typer.Option("--batch", "-b", help="Requests running together.")]
+Weights = Annotated[
+    str | None,
+    typer.Option(help="Weight format: bf16, fp8, int8, awq, q4_k_m, mlx-4bit, …  [default: the checkpoint's]"),
+]
+Kv = Annotated[str | None, typer.Option(help="KV-cache format: bf16, fp8, q8_0, …  [default: the activations' dtype]")]
+Activations = Annotated[
+    str | None, typer.Option(help="Compute dtype to insist on: fp16, fp8, int8, …  [default: auto]")
+]
+Head = Annotated[
+    str | None, typer.Option(help="Format of the output matrix.  [default: as the weight format leaves it]")
+]
+Engine = Annotated[str, typer.Option(help="Whose shortfall from the ideal to assume; so far: ideal.")]
+Attention = Annotated[
+    str, typer.Option(help="flash (visible pairs, no score traffic) or eager (the full square, moved).")
+]
+Search = Annotated[list[Path] | None, typer.Option(help="A folder of your own specs, looked in first; repeatable.")]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout: SI units, unit in the key.")]
+Check = Annotated[bool, typer.Option("--check", help="Leave with exit code 4 where it does not fit.")]
+
+
+def whole(text: str, *, name: str, least: int = 1, most: float = 1e12) -> int:
+    """A whole number as people type it: 2048, 2,048, 8k, 128K, 1M (k and M are 1024 and 1024², as context lengths are).
+
+    >>> whole("128k", name="--context"), whole("2,048", name="--prompt")
+    (131072, 2048)
+    """
+    plain = text.strip().replace(",", "").replace("_", "")
+    factor = {"k": 1024, "m": 1024**2}.get(plain[-1:].lower(), 1)
+    digits = plain[:-1] if factor > 1 else plain
+    if not digits.isascii() or not digits.isdigit() or len(digits) > 15:
+        raise SpecError(f"{name}: expected a whole number such as 2048 or 8k, got {text!r}")
+    value = int(digits) * factor
+    if not least <= value <= most:
+        raise SpecError(f"{name}: expected {least} to {most:,.0f}, got {text}")
+    return value
+
+
+def build(
+    model: str,
+    chips: Sequence[str],
+    *,
+    weights: str | None = None,
+    kv: str | None = None,
+    activations: str | None = None,
+    head: str | None = None,
+    engine: str = "ideal",
+    search: Sequence[Path] | None = None,
+) -> list[Deployment]:
+    """A deployment of the model on each chip."""
+    spec = catalog.model(model, search=search or ())
+    return [
+        Deployment(
+            model=spec,
+            hardware=catalog.hardware(chip, search=search or ()),
+            weights=weights,
+            kv=kv,
+            activations=activations,
+            head=head,
+            engine=engine,
+        )
+        for chip in chips
+    ]
+
+
+def print_json(schema: str, content: Mapping[str, Any]) -> None:
+    """One object, flat, on stdout; numbers unrounded, and a number too large for JSON is a bug, not an Infinity."""
+    from roofline import __version__
+
+    body = {"schema": f"roofline/{schema}/1", "version": __version__} | dict(content)
+    typer.echo(json.dumps(body, default=_plain, allow_nan=False, ensure_ascii=False))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    raise TypeError(f"{type(value).__name__} does not go into JSON")
+
+
+def say(text: str = "") -> None:
+    """A line of text for people, on stdout."""
+    typer.echo(text)
+
+
+def table(*columns: str, first: str = "") -> Table:
+    """A table without boxes: words to the left, figures to the right."""
+    from rich.table import Table
+
+    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    made.add_column(first, no_wrap=True)
+    for column in columns:
+        words = column.startswith("<")
+        made.add_column(column.lstrip("<"), justify="left" if words else "right", no_wrap=True)
+    return made
+
+
+def print_table(made: Table) -> None:
+    """A table on stdout, in the terminal's width; piped, as wide as it needs to be."""
+    import sys
+
+    from rich.console import Console
+
+    width = None if sys.stdout.isatty() else 200
+    Console(width=width, highlight=False, soft_wrap=True).print(made)

@@ -1,0 +1,134 @@
+"""`roofline explain`: every matrix product of a pass, with its shape, FLOPs, bytes, intensity, time and bound."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+
+from roofline.answers.phases import decode, prefill
+from roofline.errors import SpecError
+from roofline.specs.deployment import Deployment
+from roofline.timing.clock import Timing
+from roofline.units import format_si
+from roofline.views.cli.common import (
+    Activations, Attention, Batch, Head, Json, Kv, ModelName, Prompt, Search, Weights, build, print_json, print_table, say, table,
+    whole,
+)  # fmt: skip
+from roofline.views.cli.predict import percent, three
+
+__all__ = ["explain"]
+
+
+def explain(
+    model: ModelName,
+    hardware: Annotated[str, typer.Argument(help="A chip: name, alias or path.", show_default=False)],
+    prompt: Prompt = "2048",
+    context: Annotated[
+        str | None, typer.Option("--context", "-c", help="Cached tokens decode sees.  [default: the prompt]")
+    ] = None,
+    batch: Batch = "1",
+    phase: Annotated[str, typer.Option(help="prefill, decode or both.")] = "both",
+    attention: Attention = "flash",
+    exact: Annotated[bool, typer.Option("--exact", help="Whole numbers of FLOPs and bytes, of one layer.")] = False,
+    weights: Weights = None,
+    kv: Kv = None,
+    activations: Activations = None,
+    head: Head = None,
+    json: Json = False,
+    search: Search = None,
+) -> None:
+    """Explain a pass: every matrix product, its shape, FLOPs, bytes, intensity, seconds and bound."""
+    if phase not in ("prefill", "decode", "both"):
+        raise SpecError(f"--phase: expected prefill, decode or both, got {phase!r}")
+    if attention not in ("flash", "eager"):
+        raise SpecError(f"--attention: expected flash or eager, got {attention!r}")
+    (d,) = build(model, [hardware], weights=weights, kv=kv, activations=activations, head=head, search=search)
+    n_prompt, n_seq = whole(prompt, name="--prompt"), whole(batch, name="--batch")
+    past = n_prompt if context is None else whole(context, name="--context", least=0)
+    passes: dict[str, Timing] = {}
+    if phase != "decode":
+        passes["prefill"] = prefill(d, prompt_tokens=n_prompt, batch=n_seq, attention=attention)  # type: ignore[arg-type]
+    if phase != "prefill":
+        passes["decode"] = decode(d, context_tokens=past, batch=n_seq, attention=attention)  # type: ignore[arg-type]
+    if json:
+        print_json(
+            "explain",
+            {"model": d.model.id, "hardware": d.hardware.id} | {k: list(_products(t)) for k, t in passes.items()},
+        )
+        return
+    for name, t in passes.items():
+        shape = (
+            f"{n_seq:,} × {n_prompt:,} new tokens" if name == "prefill" else f"{n_seq:,} × 1 new token after {past:,}"
+        )
+        _show(name, shape, t, d, exact=exact)
+
+
+def _products(t: Timing) -> Iterator[dict[str, Any]]:
+    """The rows of the pass, a fused attention as its two products."""
+    for row in t.by_op():
+        if not row["products"]:
+            yield row | {"weight_intensity": _ratio(row["flops"] + row["extra_flops"], row["weight_bytes"])}
+            continue
+        for name, shape, share in row["products"]:
+            prefix = row["name"].rpartition(".")[0]
+            split = {k: row[k] * share for k in _SHARED}
+            yield (
+                row | split | {"name": f"{prefix}.{name}" if prefix else name, "shape": shape, "weight_intensity": None}
+            )
+
+
+_SHARED = (
+    "flops", "extra_flops", "executed_flops", "kv_read_bytes", "kv_read_bytes_min", "kv_write_bytes", "act_bytes", "bytes",
+    "compulsory_bytes", "seconds", "compute_s", "memory_s",
+)  # fmt: skip
+
+
+def _ratio(a: float, b: float) -> float | None:
+    return float(a / b) if a and b else None
+
+
+def _show(phase: str, shape: str, t: Timing, d: Deployment, *, exact: bool) -> None:
+    say(
+        f"{phase}: {d.model.id} on {d.hardware.id}, {shape}   ({'one layer' if exact else 'all layers'}; time: all layers)"
+    )
+    rows = table(
+        "×", "<shape", "FLOP", "weights", "KV read", "KV write", "other", "FLOP/B of W", "FLOP/B", "time", "<binds", first="product"
+    )
+    for row in _products(t):
+        per = 1.0 / row["repeat"] if exact else 1.0
+        number = _integer if exact else _short
+        flops = row["executed_flops"]
+        rows.add_row(
+            row["name"],
+            f"{row['repeat']:.0f}",
+            row["shape"],
+            number(flops * per, "FLOP"),
+            number(row["weight_bytes"] * per, "B"),
+            number(row["kv_read_bytes"] * per, "B"),
+            number(row["kv_write_bytes"] * per, "B"),
+            number((row["act_bytes"] + row["state_bytes"]) * per, "B"),
+            "" if row["weight_intensity"] is None else f"{row['weight_intensity']:,.4g}",
+            f"{row['intensity']:,.4g}" if flops else "0",
+            format_si(float(row["seconds"]), "s"),
+            row["bound"],
+        )
+    print_table(rows)
+    say(
+        f"in all: {format_si(float(t.flops), 'FLOP')}, {format_si(float(t.hbm_bytes), 'B')}, {three(float(t.intensity))} FLOP/B "
+        f"(ridge {three(t.ridge)}), {format_si(float(t.seconds), 's')}, floor {format_si(float(t.floor_s), 's')}"
+    )
+    say(
+        f"{phase} is {t.bound}-bound on {d.hardware.id}: it reaches {percent(float(t.mfu))} of the {t.dtype} peak and "
+        f"{percent(float(t.mbu))} of the bandwidth."
+    )
+    say()
+
+
+def _short(value: float, unit: str) -> str:
+    return format_si(float(value), unit) if value else ""
+
+
+def _integer(value: float, unit: str) -> str:
+    return f"{value:,.0f}" if value else ""

@@ -1,0 +1,127 @@
+"""`roofline kv` and `roofline memory`: what the cache takes, and whether it fits."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from roofline.answers.memory import kv_bytes
+from roofline.answers.memory import memory as memory_of
+from roofline.errors import SpecError
+from roofline.specs import catalog
+from roofline.specs.precision import Precision
+from roofline.units import format_bytes
+from roofline.views.cli.common import (
+    Batch, Check, Chips, Context, Head, Json, Kv, ModelName, Search, Weights, build, print_json, print_table, say, table, whole,
+)  # fmt: skip
+
+__all__ = ["kv", "memory"]
+
+
+def kv(
+    model: ModelName,
+    context: Context = "8192",
+    batch: Batch = "1",
+    kv: Kv = None,
+    policy: Annotated[
+        str, typer.Option(help="window (what the mathematics needs) or allocated (full length).")
+    ] = "window",
+    json: Json = False,
+    search: Search = None,
+) -> None:
+    """Say how large the KV cache is, as a function of context and format."""
+    spec = catalog.model(model, search=search or ())
+    tokens, n_seq = whole(context, name="--context", least=0), whole(batch, name="--batch")
+    if policy not in ("window", "allocated"):
+        raise SpecError(f"--policy: expected window or allocated, got {policy!r}")
+    numerics = Precision(kv=kv).of(spec)
+    held = float(kv_bytes(spec, context_tokens=tokens, batch=n_seq, kv=kv, policy=policy))  # type: ignore[arg-type]
+    each = float(kv_bytes(spec, context_tokens=1, kv=kv))
+    if json:
+        print_json(
+            "kv",
+            {"model": spec.id, "kv": numerics.kv.name, "policy": policy, "context_tokens": tokens, "batch": n_seq,
+             "kv_bytes": held, "kv_bytes_per_token": each},
+        )  # fmt: skip
+        return
+    say(f"{spec.id}   {numerics.kv.name} cache   {n_seq:,} × {tokens:,} tokens")
+    say()
+    say(f"KV cache    {format_bytes(held, digits=5)}   ({held:,.0f} B)")
+    say(f"a token     {format_bytes(each, digits=5)}   (the first; {n_seq:,} × {tokens:,} tokens)")
+    rows = table(*(f"{c:,}" for c in _ladder(tokens)), first="context")
+    for name in ("bf16", "fp8", "q8_0", "q4_0"):
+        sizes = (float(kv_bytes(spec, context_tokens=c, batch=n_seq, kv=name, policy=policy)) for c in _ladder(tokens))  # type: ignore[arg-type]
+        rows.add_row(name, *(format_bytes(s) for s in sizes))
+    say()
+    print_table(rows)
+    windowed = [layer.mixer.window for _, layer in spec.each_layer() if layer.mixer.window is not None]
+    if windowed and tokens > min(windowed):
+        n_windowed = sum(n for n, layer in spec.each_layer() if layer.mixer.window is not None)
+        say(f"\n{n_windowed} of {spec.n_layers} layers see a window of {min(windowed):,} tokens and hold no more.")
+
+
+def _ladder(tokens: int) -> list[int]:
+    return sorted({max(1, tokens // 4), max(1, tokens // 2), max(1, tokens), 2 * max(1, tokens)})
+
+
+def memory(
+    model: ModelName,
+    hardware: Chips,
+    context: Context = "8192",
+    batch: Batch = "1",
+    weights: Weights = None,
+    kv: Kv = None,
+    head: Head = None,
+    json: Json = False,
+    check: Check = False,
+    search: Search = None,
+) -> None:
+    """Say whether weights and cache fit, how many sequences do, and how long they may get."""
+    tokens, n_seq = whole(context, name="--context", least=0), whole(batch, name="--batch")
+    deployments = build(model, hardware, weights=weights, kv=kv, head=head, search=search)
+    answers = [(d, memory_of(d, context_tokens=tokens, batch=n_seq)) for d in deployments]
+    if json:
+        listed = [
+            {"model": d.model.id, "hardware": d.hardware.id, "weights": d.numerics.weights.name, "kv": d.numerics.kv.name,
+             "context_tokens": tokens, "batch": n_seq} | m.to_dict()
+            for d, m in answers
+        ]  # fmt: skip
+        print_json("memory", listed[0] if len(listed) == 1 else {"answers": listed})
+    else:
+        first = deployments[0]
+        say(
+            f"{first.model.id}   {first.numerics.weights.name} weights, {first.numerics.kv.name} KV   "
+            f"{n_seq:,} × {tokens:,} tokens   (weights and cache only; an engine reserves more)"
+        )
+        say()
+        rows = table(
+            "weights", "KV cache", "in all", "capacity", "<fits", "largest batch", "longest context", first="chip"
+        )
+        for d, m in answers:
+            fits = "yes" if m.fits else f"no, {format_bytes(float(m.short_by_bytes))} over"
+            sizes = (m.weight_bytes, float(m.kv_bytes), float(m.used_bytes), m.capacity_bytes)
+            rows.add_row(
+                d.hardware.id,
+                *(format_bytes(s) for s in sizes),
+                fits,
+                f"{m.max_batch:,.0f}",
+                f"{m.max_context_tokens:,.0f}",
+            )
+        print_table(rows)
+        say()
+        say(_sentence(answers))
+    if check and not all(m.fits for _, m in answers):
+        raise typer.Exit(4)
+
+
+def _sentence(answers: list[tuple[object, object]]) -> str:
+    d, m = answers[0]
+    share = float(m.kv_bytes) / float(m.used_bytes)  # type: ignore[attr-defined]
+    chip = d.hardware.id  # type: ignore[attr-defined]
+    if m.fits:  # type: ignore[attr-defined]
+        free = m.capacity_bytes - float(m.used_bytes)  # type: ignore[attr-defined]
+        return f"On {chip} it fits with {format_bytes(free)} to spare; the cache is {share:.0%} of what is held."
+    if m.max_batch >= 1:  # type: ignore[attr-defined]
+        return f"On {chip} it does not fit: the cache is {share:.0%} of it. A batch of {m.max_batch:,.0f} would fit."  # type: ignore[attr-defined]
+    return f"On {chip} it does not fit: the weights alone are {format_bytes(m.weight_bytes)}; use fewer bits or another chip."  # type: ignore[attr-defined]

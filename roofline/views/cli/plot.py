@@ -1,0 +1,52 @@
+"""`roofline plot`: the pictures, into a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from roofline.errors import SpecError, did_you_mean
+from roofline.views.cli.common import (
+    Batch, Chips, Engine, Kv, ModelName, Output, Prompt, Search, Weights, build, say, whole,
+)  # fmt: skip
+
+__all__ = ["plot"]
+
+KINDS = ("roofline", "latency")
+
+
+def plot(
+    kind: Annotated[str, typer.Argument(help="roofline or latency.", show_default=False)],
+    model: ModelName,
+    hardware: Chips,
+    out: Annotated[Path, typer.Option("--out", help="The file to write: .svg, .png or .pdf.")] = Path("roofline.svg"),
+    prompt: Prompt = "2048",
+    output: Output = "256",
+    batch: Batch = "8",
+    weights: Weights = None,
+    kv: Kv = None,
+    engine: Engine = "ideal",
+    theme: Annotated[str, typer.Option(help="light or dark.")] = "light",
+    size: Annotated[str, typer.Option(help="page, column or slide.")] = "page",
+    search: Search = None,
+) -> None:
+    """Draw where the phases sit on the roofline, or latency against prompt and batch."""
+    if kind not in KINDS:
+        raise SpecError(f"plot: expected {' or '.join(KINDS)}, got {kind!r}{did_you_mean(kind, KINDS)}")
+    deployments = build(model, hardware, weights=weights, kv=kv, engine=engine, search=search)
+    n_prompt, n_out = whole(prompt, name="--prompt"), whole(output, name="--output", most=1e7)
+    n_seq = whole(batch, name="--batch")
+    from roofline.views import plot as draw
+
+    if kind == "roofline":
+        axes = draw.roofline(
+            deployments, prompt_tokens=n_prompt, output_tokens=n_out, batch=n_seq, theme=theme, size=size
+        )
+    elif len(deployments) > 1:
+        raise SpecError("plot latency: expected one chip; draw each into its own file")
+    else:
+        axes = draw.latency(deployments[0], prompt_tokens=n_prompt, batch=n_seq, theme=theme, size=size)
+    draw.save(axes, out)
+    say(f"wrote {out}")

@@ -1,0 +1,248 @@
+"""`roofline predict`: the main job. TTFT, TPOT, memory, what binds, and which single change would help most."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from roofline.answers.levers import Lever, decode_limit, levers, ways_to_fit
+from roofline.answers.phases import Prediction
+from roofline.answers.phases import predict as predict_request
+from roofline.answers.phases import prefill
+from roofline.units import format_bytes, format_si
+from roofline.views.cli.common import (
+    Activations, Batch, Check, Chips, Engine, Head, Json, Kv, ModelName, Output, Prompt, Search, Weights, build, print_json,
+    print_table, say, table, whole,
+)  # fmt: skip
+
+__all__ = ["predict"]
+
+IDEAL_NOTE = "ideal machine: every ceiling reached, nothing between kernels; a real engine takes longer (uncalibrated)"
+
+
+def predict(
+    model: ModelName,
+    hardware: Chips,
+    prompt: Prompt = "2048",
+    output: Output = "256",
+    batch: Batch = "1",
+    weights: Weights = None,
+    kv: Kv = None,
+    activations: Activations = None,
+    head: Head = None,
+    engine: Engine = "ideal",
+    plot: Annotated[Path | None, typer.Option(help="Also draw the roofline into this .svg, .png or .pdf file.")] = None,
+    json: Json = False,
+    check: Check = False,
+    search: Search = None,
+) -> None:
+    """Predict TTFT, TPOT, memory and what binds, for a model on one chip or several side by side."""
+    deployments = build(
+        model, hardware, weights=weights, kv=kv, activations=activations, head=head, engine=engine, search=search
+    )
+    shape = {
+        "prompt_tokens": whole(prompt, name="--prompt"),
+        "output_tokens": whole(output, name="--output", most=1e7),
+        "batch": whole(batch, name="--batch"),
+    }
+    predictions = [predict_request(d, **shape) for d in deployments]
+    if plot is not None:
+        _draw(predictions, plot)
+    if json and len(predictions) == 1:
+        print_json("predict", predictions[0].to_dict() | {"levers": [_lever_dict(v) for v in levers(predictions[0])]})
+    elif json:
+        print_json("comparison", {"predictions": [p.to_dict() for p in predictions]})
+    elif len(predictions) == 1:
+        _one(predictions[0])
+    else:
+        _side_by_side(predictions)
+    if check and not all(p.memory.fits for p in predictions):
+        raise typer.Exit(4)
+
+
+def _lever_dict(lever: Lever) -> dict[str, object]:
+    return {name: getattr(lever, name) for name in Lever.__slots__}
+
+
+def _draw(predictions: list[Prediction], path: Path) -> None:
+    from roofline.views import plot
+
+    plot.save(plot.roofline(predictions), path)
+
+
+def _one(p: Prediction) -> None:
+    d = p.deployment
+    say(_identity(p))
+    for sentence in d.said():
+        say(f"note: {sentence}")
+    say(IDEAL_NOTE)
+    say()
+    print_table(_phases(p))
+    say()
+    for label, text in _facts(p):
+        say(f"{label:<12}{text}")
+    say()
+    for line in _verdict(p):
+        say(line)
+
+
+def _identity(p: Prediction) -> str:
+    d, n = p.deployment, p.deployment.numerics
+    requests = "1 request" if p.batch == 1 else f"{p.batch:,.0f} requests"
+    formats = f"{n.weights.name} weights, {n.kv.name} KV"
+    return (
+        f"{d.model.id} on {d.n_chips} × {d.hardware.id}   {formats}   "
+        f"{requests}, {p.prompt_tokens:,.0f} in / {p.output_tokens:,} out"
+    )
+
+
+def _phases(p: Prediction) -> object:
+    rows = table("ideal", "floor", "<binds", "FLOP/B", "ridge", "of peak", "of bandwidth")
+    t = p.prefill
+    everyone = "" if p.batch == 1 else f" (all {p.batch:,.0f})"
+    rows.add_row(f"TTFT{everyone}", *_time_cells(p.ttft_s, p.ttft_floor_s), *_roof_cells(t))
+    if p.batch > 1:
+        alone = prefill(p.deployment, prompt_tokens=p.prompt_tokens)
+        rows.add_row("  one prompt alone", *_time_cells(alone.seconds, alone.floor_s), *_roof_cells(alone))
+    if p.decode is not None:
+        rows.add_row("TPOT", *_time_cells(p.tpot_s, p.tpot_floor_s), *_roof_cells(p.decode))
+    rows.add_row("Whole request", *_time_cells(p.e2e_s, p.e2e_floor_s), "", "", "", "", "")
+    return rows
+
+
+def _time_cells(estimate: object, floor: object) -> tuple[str, str]:
+    return format_si(float(estimate), "s"), format_si(float(floor), "s")  # type: ignore[arg-type]
+
+
+def _roof_cells(t: object) -> tuple[str, ...]:
+    intensity, ridge, mfu, mbu = (float(getattr(t, n)) for n in ("intensity", "ridge", "mfu", "mbu"))
+    return str(t.bound), three(intensity), three(ridge), percent(mfu), percent(mbu)  # type: ignore[attr-defined]
+
+
+def three(value: float) -> str:
+    """Three significant digits, plain: 7.47, 295, 1,943.
+
+    >>> three(7.472), three(295.34), three(1943.2)
+    ('7.47', '295', '1,943')
+    """
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def percent(share: float) -> str:
+    """A share for people: two digits where it is small.
+
+    >>> percent(0.0034), percent(0.95)
+    ('0.34 %', '95 %')
+    """
+    return f"{100 * share:.2g} %" if share < 0.1 else f"{100 * share:.0f} %"
+
+
+def _facts(p: Prediction) -> list[tuple[str, str]]:
+    m, lines = p.memory, []
+    if p.tpot_s is not None and p.decode is not None:
+        lines.append(
+            ("Speed", f"{three(float(p.tokens_per_s_per_user))} tok/s per user, "  # type: ignore[arg-type]
+             f"{three(float(p.tokens_per_s))} tok/s in all while decoding")  # type: ignore[arg-type]
+        )  # fmt: skip
+        lines.append(("Decode step", _traffic(p)))
+    verdict = "fits" if m.fits else f"does not fit: {format_bytes(float(m.short_by_bytes))} over"
+    lines.append(
+        ("Memory", f"{format_bytes(float(m.used_bytes))} of {format_bytes(m.capacity_bytes)} ({verdict}): "
+         f"weights {format_bytes(m.weight_bytes)}, KV cache {format_bytes(float(m.kv_bytes))}")
+    )  # fmt: skip
+    lines.append(
+        ("", f"KV {format_bytes(m.kv_bytes_per_token)} a token; room for {m.max_batch:,.0f} such requests, "
+         f"or {m.max_context_tokens:,.0f} tokens each at this batch")
+    )  # fmt: skip
+    return lines
+
+
+def _traffic(p: Prediction) -> str:
+    by = {"weights": 0.0, "KV": 0.0, "activations": 0.0}
+    for row in p.decode.by_op() if p.decode is not None else ():
+        by["weights"] += float(row["weight_bytes"])
+        by["KV"] += float(row["kv_read_bytes"] + row["kv_write_bytes"])
+        by["activations"] += float(row["act_bytes"])
+    total = sum(by.values())
+    parts = ", ".join(f"{name} {format_si(value, 'B')} ({percent(value / total)})" for name, value in by.items())
+    return f"moves {format_si(total, 'B')}: {parts}"
+
+
+def _verdict(p: Prediction) -> list[str]:
+    """What binds, by how much, and the single changes that would help most."""
+    lines = []
+    if not p.memory.fits:
+        ways = ways_to_fit(p)
+        lines.append(
+            f"It does not fit by {format_bytes(float(p.memory.short_by_bytes))}. Would fit: {'; '.join(ways) or 'no single change tried here'}."
+        )
+    lines.append(_binds("Prefill", p.prefill))
+    if p.decode is not None:
+        lines.append(_binds("Decode", p.decode))
+    found = levers(p)[:3]
+    if found:
+        lines.append(
+            "The single change that would help most:" if len(found) == 1 else "Single changes that would help most:"
+        )
+        width = max(len(v.name) for v in found)
+        lines.extend(f"  {i}. {v.name:<{width}}   {_effect(v, p)}" for i, v in enumerate(found, 1))
+    if p.decode is not None:
+        lines.append(_asymptote(p))
+    return lines
+
+
+def _binds(phase: str, t: object) -> str:
+    intensity, ridge, bound = float(t.intensity), float(t.ridge), str(t.bound)  # type: ignore[attr-defined]
+    ceiling = "memory bandwidth" if bound == "memory" else "compute"
+    if bound == "memory":
+        return f"{phase} is limited by {ceiling}: it would need {three(ridge / intensity)}× more FLOP per byte to be limited by compute."
+    return f"{phase} is limited by {ceiling}: it has {three(intensity / ridge)}× the FLOP per byte that bandwidth could feed."
+
+
+def _effect(v: Lever, p: Prediction) -> str:
+    parts = []
+    if abs(v.ttft_s / float(p.ttft_s) - 1) > 0.005:
+        parts.append(f"TTFT {format_si(v.ttft_s, 's')} ({v.ttft_s / float(p.ttft_s) - 1:+.0%})")
+    if v.tpot_s is not None and p.tpot_s is not None and abs(v.tpot_s / float(p.tpot_s) - 1) > 0.005:
+        parts.append(f"TPOT {format_si(v.tpot_s, 's')} ({v.tpot_s / float(p.tpot_s) - 1:+.0%})")
+    return ", ".join([*parts, f"whole request {-v.e2e_gain:+.0%}"])
+
+
+def _asymptote(p: Prediction) -> str:
+    context = float(p.prompt_tokens) + (p.output_tokens - 2) / 2
+    limit, ridge = decode_limit(p.deployment, context_tokens=context), p.prefill.ridge
+    if limit < ridge:
+        return f"At this context no batch makes decode compute-bound: the limit is {three(limit)} FLOP/B, ridge {three(ridge)}."
+    return f"A larger batch can make decode compute-bound at this context: the limit is {three(limit)} FLOP/B, ridge {three(ridge)}."
+
+
+def _side_by_side(predictions: list[Prediction]) -> None:
+    say(_identity(predictions[0]).replace(f" on 1 × {predictions[0].deployment.hardware.id}", ""))
+    say(IDEAL_NOTE)
+    say()
+    rows = table("TTFT", "TPOT", "whole", "tok/s/user", "tok/s in all", "<prefill", "<decode", "<fits", first="chip")
+    for p in predictions:
+        held = p.memory
+        fits = "yes" if held.fits else f"{format_bytes(float(held.short_by_bytes))} over"
+        tpot = "–" if p.tpot_s is None else format_si(float(p.tpot_s), "s")
+        speed = (
+            ("–", "–") if p.tpot_s is None else (three(1 / float(p.tpot_s)), three(float(p.batch) / float(p.tpot_s)))
+        )
+        decode = "–" if p.decode is None else str(p.decode.bound)
+        rows.add_row(
+            p.deployment.hardware.id, format_si(float(p.ttft_s), "s"), tpot, format_si(float(p.e2e_s), "s"), *speed,
+            str(p.prefill.bound), decode, fits,
+        )  # fmt: skip
+    print_table(rows)
+    say()
+    able = [p for p in predictions if p.memory.fits]
+    if not able:
+        say("It fits on none of them.")
+        return
+    best = min(able, key=lambda p: float(p.e2e_s))
+    say(
+        f"{best.deployment.hardware.id} finishes first, in {format_si(float(best.e2e_s), 's')}; "
+        f"its decode is limited by {best.tpot_bound or best.ttft_bound}."
+    )
