@@ -4,6 +4,8 @@
 >>> d = rl.Deployment(model=rl.model("llama-3.1-8b"), hardware=rl.hardware("h100"), weights="bf16", kv="bf16")
 >>> rl.predict(d, prompt_tokens=2048, output_tokens=256, batch=8).tpot_bound
 'memory'
+
+Names are loaded when first used (as SPEC 1 of Scientific Python describes), so importing costs next to nothing.
 """
 
 from __future__ import annotations
@@ -11,25 +13,43 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from roofline.answers.memory import Memory, kv_bytes, memory
-from roofline.answers.phases import Comparison, Prediction, decode, predict, prefill
-from roofline.errors import PlanError, RooflineError, SpecError, UnknownName, Unsupported
-from roofline.ledger import Ledger, Op
-from roofline.specs.catalog import hardware, model
-from roofline.specs.deployment import Deployment
-from roofline.specs.hardware import Hardware
-from roofline.specs.model import Model
-from roofline.specs.plan import Plan
-from roofline.specs.precision import Precision
-from roofline.timing.clock import Timing, clock
-from roofline.timing.efficiency import IDEAL, Efficiency
-from roofline.work.count import count
-from roofline.work.step import Seqs
-
 if TYPE_CHECKING:
+    from roofline.answers.memory import Memory, kv_bytes, memory
+    from roofline.answers.phases import Comparison, Prediction, decode, predict, prefill
+    from roofline.errors import PlanError, RooflineError, SpecError, UnknownName, Unsupported
+    from roofline.ledger import Ledger, Op
+    from roofline.specs.catalog import hardware, model
+    from roofline.specs.deployment import Deployment
+    from roofline.specs.hardware import Hardware
+    from roofline.specs.model import Model
+    from roofline.specs.plan import Plan
+    from roofline.specs.precision import Precision
+    from roofline.timing.clock import Timing, clock
+    from roofline.timing.efficiency import IDEAL, Efficiency
     from roofline.views import plot
+    from roofline.work.count import count
+    from roofline.work.step import Seqs
 
 __version__ = "0.1.0"
+
+_HOMES = {
+    "answers.memory": ("Memory", "kv_bytes", "memory"),
+    "answers.phases": ("Comparison", "Prediction", "decode", "predict", "prefill"),
+    "errors": ("PlanError", "RooflineError", "SpecError", "UnknownName", "Unsupported"),
+    "ledger": ("Ledger", "Op"),
+    "specs.catalog": ("hardware", "model"),
+    "specs.deployment": ("Deployment",),
+    "specs.hardware": ("Hardware",),
+    "specs.model": ("Model",),
+    "specs.plan": ("Plan",),
+    "specs.precision": ("Precision",),
+    "timing.clock": ("Timing", "clock"),
+    "timing.efficiency": ("IDEAL", "Efficiency"),
+    "views.plot": ("plot",),
+    "work.count": ("count",),
+    "work.step": ("Seqs",),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "IDEAL",
@@ -65,7 +85,15 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Pictures load matplotlib, so only when asked for."""
-    if name == "plot":
-        return importlib.import_module("roofline.views.plot")
-    raise AttributeError(f"module 'roofline' has no attribute {name!r}")
+    """Load a public name from its home, once."""
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module 'roofline' has no attribute {name!r}")
+    module = importlib.import_module(f"roofline.{home}")
+    globals()[name] = module if name == "plot" else getattr(module, name)
+    return globals()[name]
+
+
+def __dir__() -> list[str]:
+    """The public names, loaded or not."""
+    return sorted({*globals(), *__all__})

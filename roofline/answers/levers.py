@@ -77,7 +77,7 @@ def _formats(p: Prediction) -> Iterator[Lever]:
 def _prefix(p: Prediction) -> Iterator[Lever]:
     prompt = float(p.prompt_tokens)
     hit = float(np.floor(prompt / 2.0))
-    if hit < 1.0:
+    if hit < 1.0 or not p.memory.fits:
         return
     after = prefill(p.deployment, prompt_tokens=prompt - hit, n_past=hit, batch=p.batch)
     yield _lever(

@@ -49,21 +49,20 @@ def _root(
 def run(arguments: Sequence[str]) -> int:
     """Run the command line with these arguments; the exit code."""
     debug = "--debug" in arguments
-    usage_error = typer.BadParameter.__bases__[0].__bases__[0]  # the ClickException of the click that typer uses
     try:
         return int(app([a for a in arguments if a != "--debug"], standalone_mode=False) or 0)
     except RooflineError as error:
         if debug:
             raise
         return _fail(str(error), 2)
-    except usage_error as error:
-        return _fail(error.format_message(), 2)  # type: ignore[attr-defined]
     except (KeyboardInterrupt, typer.Abort):
         return 130
     except BrokenPipeError:
         sys.stderr.close()
         return 0
     except Exception as error:
+        if hasattr(error, "format_message"):  # the usage errors of the click that typer carries
+            return _fail(str(error.format_message()), 2)
         if debug:
             raise
         return _fail(f"this is a bug: {type(error).__name__}: {error}  (run again with --debug and report it)", 1)

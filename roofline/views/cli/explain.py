@@ -13,9 +13,23 @@ from roofline.specs.deployment import Deployment
 from roofline.timing.clock import Timing
 from roofline.units import format_si
 from roofline.views.cli.common import (
-    Activations, Attention, Batch, Head, Json, Kv, ModelName, Prompt, Search, Weights, build, print_json, print_table, say, table,
+    Activations,
+    Attention,
+    Batch,
+    Head,
+    Json,
+    Kv,
+    ModelName,
+    Prompt,
+    Search,
+    Weights,
+    build,
+    print_json,
+    print_table,
+    say,
+    table,
     whole,
-)  # fmt: skip
+)
 from roofline.views.cli.predict import percent, three
 
 __all__ = ["explain"]
@@ -90,12 +104,10 @@ def _ratio(a: float, b: float) -> float | None:
 
 
 def _show(phase: str, shape: str, t: Timing, d: Deployment, *, exact: bool) -> None:
-    say(
-        f"{phase}: {d.model.id} on {d.hardware.id}, {shape}   ({'one layer' if exact else 'all layers'}; time: all layers)"
-    )
-    rows = table(
-        "×", "<shape", "FLOP", "weights", "KV read", "KV write", "other", "FLOP/B of W", "FLOP/B", "time", "<binds", first="product"
-    )
+    counted = "one layer" if exact else "all layers"
+    say(f"{phase}: {d.model.id} on {d.hardware.id}, {shape}   (counts of {counted}, time of all)")
+    figures = ("FLOP", "weights", "KV read", "KV write", "other", "FLOP/B of W", "FLOP/B", "time")
+    rows = table("×", "<shape", *figures, "<binds", first="product")
     for row in _products(t):
         per = 1.0 / row["repeat"] if exact else 1.0
         number = _integer if exact else _short
@@ -115,14 +127,11 @@ def _show(phase: str, shape: str, t: Timing, d: Deployment, *, exact: bool) -> N
             row["bound"],
         )
     print_table(rows)
-    say(
-        f"in all: {format_si(float(t.flops), 'FLOP')}, {format_si(float(t.hbm_bytes), 'B')}, {three(float(t.intensity))} FLOP/B "
-        f"(ridge {three(t.ridge)}), {format_si(float(t.seconds), 's')}, floor {format_si(float(t.floor_s), 's')}"
-    )
-    say(
-        f"{phase} is {t.bound}-bound on {d.hardware.id}: it reaches {percent(float(t.mfu))} of the {t.dtype} peak and "
-        f"{percent(float(t.mbu))} of the bandwidth."
-    )
+    work = f"{format_si(float(t.flops), 'FLOP')}, {format_si(float(t.hbm_bytes), 'B')}"
+    times = f"{format_si(float(t.seconds), 's')}, floor {format_si(float(t.floor_s), 's')}"
+    say(f"in all: {work}, {three(t.intensity)} FLOP/B (ridge {three(t.ridge)}), {times}")
+    reached = f"{percent(t.mfu)} of the {t.dtype} peak and {percent(t.mbu)} of the bandwidth"
+    say(f"{phase} is {t.bound}-bound on {d.hardware.id}: it reaches {reached}.")
     say()
 
 

@@ -6,15 +6,31 @@ from typing import Annotated
 
 import typer
 
-from roofline.answers.memory import kv_bytes
+from roofline.answers.memory import Memory, kv_bytes
 from roofline.answers.memory import memory as memory_of
 from roofline.errors import SpecError
 from roofline.specs import catalog
+from roofline.specs.deployment import Deployment
 from roofline.specs.precision import Precision
 from roofline.units import format_bytes
 from roofline.views.cli.common import (
-    Batch, Check, Chips, Context, Head, Json, Kv, ModelName, Search, Weights, build, print_json, print_table, say, table, whole,
-)  # fmt: skip
+    Batch,
+    Check,
+    Chips,
+    Context,
+    Head,
+    Json,
+    Kv,
+    ModelName,
+    Search,
+    Weights,
+    build,
+    print_json,
+    print_table,
+    say,
+    table,
+    whole,
+)
 
 __all__ = ["kv", "memory"]
 
@@ -110,18 +126,18 @@ def memory(
             )
         print_table(rows)
         say()
-        say(_sentence(answers))
+        for d, m in answers:
+            say(_sentence(d, m))
     if check and not all(m.fits for _, m in answers):
         raise typer.Exit(4)
 
 
-def _sentence(answers: list[tuple[object, object]]) -> str:
-    d, m = answers[0]
-    share = float(m.kv_bytes) / float(m.used_bytes)  # type: ignore[attr-defined]
-    chip = d.hardware.id  # type: ignore[attr-defined]
-    if m.fits:  # type: ignore[attr-defined]
-        free = m.capacity_bytes - float(m.used_bytes)  # type: ignore[attr-defined]
-        return f"On {chip} it fits with {format_bytes(free)} to spare; the cache is {share:.0%} of what is held."
-    if m.max_batch >= 1:  # type: ignore[attr-defined]
-        return f"On {chip} it does not fit: the cache is {share:.0%} of it. A batch of {m.max_batch:,.0f} would fit."  # type: ignore[attr-defined]
-    return f"On {chip} it does not fit: the weights alone are {format_bytes(m.weight_bytes)}; use fewer bits or another chip."  # type: ignore[attr-defined]
+def _sentence(d: Deployment, m: Memory) -> str:
+    share, chip = float(m.kv_bytes) / float(m.used_bytes), d.hardware.id
+    if m.fits:
+        free = format_bytes(m.capacity_bytes - float(m.used_bytes))
+        return f"On {chip} it fits with {free} to spare; the cache is {share:.0%} of what is held."
+    if m.max_batch >= 1:
+        return f"On {chip} it does not fit: the cache is {share:.0%} of it. A batch of {m.max_batch:,.0f} would fit."
+    weights = format_bytes(m.weight_bytes)
+    return f"On {chip} it does not fit: the weights alone are {weights}; use fewer bits or another chip."

@@ -9,8 +9,19 @@ import typer
 
 from roofline.errors import SpecError, did_you_mean
 from roofline.views.cli.common import (
-    Batch, Chips, Engine, Kv, ModelName, Output, Prompt, Search, Weights, build, say, whole,
-)  # fmt: skip
+    Batch,
+    Chips,
+    Engine,
+    Kv,
+    ModelName,
+    Output,
+    Prompt,
+    Search,
+    Weights,
+    build,
+    say,
+    whole,
+)
 
 __all__ = ["plot"]
 

@@ -3,21 +3,42 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from roofline.answers.levers import Lever, decode_limit, levers, ways_to_fit
-from roofline.answers.phases import Prediction
+from roofline.answers.phases import Prediction, prefill
 from roofline.answers.phases import predict as predict_request
-from roofline.answers.phases import prefill
+from roofline.num import Num
+from roofline.timing.clock import Timing
 from roofline.units import format_bytes, format_si
 from roofline.views.cli.common import (
-    Activations, Batch, Check, Chips, Engine, Head, Json, Kv, ModelName, Output, Prompt, Search, Weights, build, print_json,
-    print_table, say, table, whole,
-)  # fmt: skip
+    Activations,
+    Batch,
+    Check,
+    Chips,
+    Engine,
+    Head,
+    Json,
+    Kv,
+    ModelName,
+    Output,
+    Prompt,
+    Search,
+    Weights,
+    build,
+    print_json,
+    print_table,
+    say,
+    table,
+    whole,
+)
 
-__all__ = ["predict"]
+if TYPE_CHECKING:
+    from rich.table import Table
+
+__all__ = ["percent", "predict", "three"]
 
 IDEAL_NOTE = "ideal machine: every ceiling reached, nothing between kernels; a real engine takes longer (uncalibrated)"
 
@@ -88,17 +109,15 @@ def _one(p: Prediction) -> None:
         say(line)
 
 
-def _identity(p: Prediction) -> str:
+def _identity(p: Prediction, *, with_chip: bool = True) -> str:
     d, n = p.deployment, p.deployment.numerics
     requests = "1 request" if p.batch == 1 else f"{p.batch:,.0f} requests"
     formats = f"{n.weights.name} weights, {n.kv.name} KV"
-    return (
-        f"{d.model.id} on {d.n_chips} × {d.hardware.id}   {formats}   "
-        f"{requests}, {p.prompt_tokens:,.0f} in / {p.output_tokens:,} out"
-    )
+    chip = f" on {d.n_chips} × {d.hardware.id}" if with_chip else ""
+    return f"{d.model.id}{chip}   {formats}   {requests}, {p.prompt_tokens:,.0f} in / {p.output_tokens:,} out"
 
 
-def _phases(p: Prediction) -> object:
+def _phases(p: Prediction) -> Table:
     rows = table("ideal", "floor", "<binds", "FLOP/B", "ridge", "of peak", "of bandwidth")
     t = p.prefill
     everyone = "" if p.batch == 1 else f" (all {p.batch:,.0f})"
@@ -112,56 +131,54 @@ def _phases(p: Prediction) -> object:
     return rows
 
 
-def _time_cells(estimate: object, floor: object) -> tuple[str, str]:
-    return format_si(float(estimate), "s"), format_si(float(floor), "s")  # type: ignore[arg-type]
+def _time_cells(estimate: Num | None, floor: Num | None) -> tuple[str, str]:
+    return _seconds(estimate), _seconds(floor)
 
 
-def _roof_cells(t: object) -> tuple[str, ...]:
-    intensity, ridge, mfu, mbu = (float(getattr(t, n)) for n in ("intensity", "ridge", "mfu", "mbu"))
-    return str(t.bound), three(intensity), three(ridge), percent(mfu), percent(mbu)  # type: ignore[attr-defined]
+def _seconds(value: Num | None) -> str:
+    return "–" if value is None else format_si(float(value), "s")
 
 
-def three(value: float) -> str:
+def _roof_cells(t: Timing) -> tuple[str, ...]:
+    return str(t.bound), three(t.intensity), three(t.ridge), percent(t.mfu), percent(t.mbu)
+
+
+def three(value: Num) -> str:
     """Three significant digits, plain: 7.47, 295, 1,943.
 
     >>> three(7.472), three(295.34), three(1943.2)
     ('7.47', '295', '1,943')
     """
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+    return f"{float(value):,.0f}" if value >= 100 else f"{float(value):.3g}"
 
 
-def percent(share: float) -> str:
+def percent(share: Num) -> str:
     """A share for people: two digits where it is small.
 
     >>> percent(0.0034), percent(0.95)
     ('0.34 %', '95 %')
     """
-    return f"{100 * share:.2g} %" if share < 0.1 else f"{100 * share:.0f} %"
+    return f"{100 * float(share):.2g} %" if share < 0.1 else f"{100 * float(share):.0f} %"
 
 
 def _facts(p: Prediction) -> list[tuple[str, str]]:
     m, lines = p.memory, []
-    if p.tpot_s is not None and p.decode is not None:
-        lines.append(
-            ("Speed", f"{three(float(p.tokens_per_s_per_user))} tok/s per user, "  # type: ignore[arg-type]
-             f"{three(float(p.tokens_per_s))} tok/s in all while decoding")  # type: ignore[arg-type]
-        )  # fmt: skip
-        lines.append(("Decode step", _traffic(p)))
+    if p.decode is not None and p.tokens_per_s_per_user is not None and p.tokens_per_s is not None:
+        user, everyone = three(p.tokens_per_s_per_user), three(p.tokens_per_s)
+        lines.append(("Speed", f"{user} tok/s per user, {everyone} tok/s in all while decoding"))
+        lines.append(("Decode step", _traffic(p.decode)))
     verdict = "fits" if m.fits else f"does not fit: {format_bytes(float(m.short_by_bytes))} over"
-    lines.append(
-        ("Memory", f"{format_bytes(float(m.used_bytes))} of {format_bytes(m.capacity_bytes)} ({verdict}): "
-         f"weights {format_bytes(m.weight_bytes)}, KV cache {format_bytes(float(m.kv_bytes))}")
-    )  # fmt: skip
-    lines.append(
-        ("", f"KV {format_bytes(m.kv_bytes_per_token)} a token; room for {m.max_batch:,.0f} such requests, "
-         f"or {m.max_context_tokens:,.0f} tokens each at this batch")
-    )  # fmt: skip
+    parts = f"weights {format_bytes(m.weight_bytes)}, KV cache {format_bytes(float(m.kv_bytes))}"
+    room = f"room for {m.max_batch:,.0f} such requests, or {m.max_context_tokens:,.0f} tokens each at this batch"
+    held = f"{format_bytes(float(m.used_bytes))} of {format_bytes(m.capacity_bytes)}"
+    lines.append(("Memory", f"{held} ({verdict}): {parts}"))
+    lines.append(("", f"KV {format_bytes(m.kv_bytes_per_token)} a token; {room}"))
     return lines
 
 
-def _traffic(p: Prediction) -> str:
+def _traffic(decode: Timing) -> str:
     by = {"weights": 0.0, "KV": 0.0, "activations": 0.0}
-    for row in p.decode.by_op() if p.decode is not None else ():
+    for row in decode.by_op():
         by["weights"] += float(row["weight_bytes"])
         by["KV"] += float(row["kv_read_bytes"] + row["kv_write_bytes"])
         by["activations"] += float(row["act_bytes"])
@@ -174,18 +191,14 @@ def _verdict(p: Prediction) -> list[str]:
     """What binds, by how much, and the single changes that would help most."""
     lines = []
     if not p.memory.fits:
-        ways = ways_to_fit(p)
-        lines.append(
-            f"It does not fit by {format_bytes(float(p.memory.short_by_bytes))}. Would fit: {'; '.join(ways) or 'no single change tried here'}."
-        )
+        ways = "; ".join(ways_to_fit(p)) or "nothing tried here; use another chip"
+        lines.append(f"It does not fit by {format_bytes(float(p.memory.short_by_bytes))}. Would fit: {ways}.")
     lines.append(_binds("Prefill", p.prefill))
     if p.decode is not None:
         lines.append(_binds("Decode", p.decode))
     found = levers(p)[:3]
     if found:
-        lines.append(
-            "The single change that would help most:" if len(found) == 1 else "Single changes that would help most:"
-        )
+        lines.append("Single changes that would help most:")
         width = max(len(v.name) for v in found)
         lines.extend(f"  {i}. {v.name:<{width}}   {_effect(v, p)}" for i, v in enumerate(found, 1))
     if p.decode is not None:
@@ -193,12 +206,12 @@ def _verdict(p: Prediction) -> list[str]:
     return lines
 
 
-def _binds(phase: str, t: object) -> str:
-    intensity, ridge, bound = float(t.intensity), float(t.ridge), str(t.bound)  # type: ignore[attr-defined]
-    ceiling = "memory bandwidth" if bound == "memory" else "compute"
-    if bound == "memory":
-        return f"{phase} is limited by {ceiling}: it would need {three(ridge / intensity)}× more FLOP per byte to be limited by compute."
-    return f"{phase} is limited by {ceiling}: it has {three(intensity / ridge)}× the FLOP per byte that bandwidth could feed."
+def _binds(phase: str, t: Timing) -> str:
+    if t.bound == "memory":
+        needed = three(t.ridge / t.intensity)
+        return f"{phase} is limited by memory bandwidth: compute would bind at {needed}× the FLOP per byte."
+    spare = three(t.intensity / t.ridge)
+    return f"{phase} is limited by compute: it has {spare}× the FLOP per byte at which bandwidth would bind."
 
 
 def _effect(v: Lever, p: Prediction) -> str:
@@ -213,28 +226,25 @@ def _effect(v: Lever, p: Prediction) -> str:
 def _asymptote(p: Prediction) -> str:
     context = float(p.prompt_tokens) + (p.output_tokens - 2) / 2
     limit, ridge = decode_limit(p.deployment, context_tokens=context), p.prefill.ridge
+    against = f"the limit is {three(limit)} FLOP/B, ridge {three(ridge)}"
     if limit < ridge:
-        return f"At this context no batch makes decode compute-bound: the limit is {three(limit)} FLOP/B, ridge {three(ridge)}."
-    return f"A larger batch can make decode compute-bound at this context: the limit is {three(limit)} FLOP/B, ridge {three(ridge)}."
+        return f"At this context no batch makes decode compute-bound: {against}."
+    return f"At this context a larger batch can make decode compute-bound: {against}."
 
 
 def _side_by_side(predictions: list[Prediction]) -> None:
-    say(_identity(predictions[0]).replace(f" on 1 × {predictions[0].deployment.hardware.id}", ""))
+    say(_identity(predictions[0], with_chip=False))
+    for sentence in dict.fromkeys(s for p in predictions for s in p.deployment.said()):
+        say(f"note: {sentence}")
     say(IDEAL_NOTE)
     say()
     rows = table("TTFT", "TPOT", "whole", "tok/s/user", "tok/s in all", "<prefill", "<decode", "<fits", first="chip")
     for p in predictions:
-        held = p.memory
-        fits = "yes" if held.fits else f"{format_bytes(float(held.short_by_bytes))} over"
-        tpot = "–" if p.tpot_s is None else format_si(float(p.tpot_s), "s")
-        speed = (
-            ("–", "–") if p.tpot_s is None else (three(1 / float(p.tpot_s)), three(float(p.batch) / float(p.tpot_s)))
-        )
-        decode = "–" if p.decode is None else str(p.decode.bound)
-        rows.add_row(
-            p.deployment.hardware.id, format_si(float(p.ttft_s), "s"), tpot, format_si(float(p.e2e_s), "s"), *speed,
-            str(p.prefill.bound), decode, fits,
-        )  # fmt: skip
+        fits = "yes" if p.memory.fits else f"{format_bytes(float(p.memory.short_by_bytes))} over"
+        speeds = ("–" if v is None else three(v) for v in (p.tokens_per_s_per_user, p.tokens_per_s))
+        times = (_seconds(v) for v in (p.ttft_s, p.tpot_s, p.e2e_s))
+        bounds = (str(p.prefill.bound), "–" if p.decode is None else str(p.decode.bound))
+        rows.add_row(p.deployment.hardware.id, *times, *speeds, *bounds, fits)
     print_table(rows)
     say()
     able = [p for p in predictions if p.memory.fits]
@@ -242,7 +252,5 @@ def _side_by_side(predictions: list[Prediction]) -> None:
         say("It fits on none of them.")
         return
     best = min(able, key=lambda p: float(p.e2e_s))
-    say(
-        f"{best.deployment.hardware.id} finishes first, in {format_si(float(best.e2e_s), 's')}; "
-        f"its decode is limited by {best.tpot_bound or best.ttft_bound}."
-    )
+    bound = best.tpot_bound or best.ttft_bound
+    say(f"Of those it fits on, {best.deployment.hardware.id} finishes first, limited by {bound} most of the time.")

@@ -1,0 +1,15 @@
+"""Pictures: results in, Axes out. Nothing global is touched; each Axes carries its data and a text that says it.
+
+    plot.roofline(...)        where prefill and decode stand under a chip's roof, and how they move
+    plot.latency(...)         TTFT against the prompt, TPOT against the batch
+    plot.save(axes, path)     PNG, SVG or PDF, the same bytes each time
+
+`ax.roofline_data` is a DataFrame of what was drawn, `ax.roofline_alt` a paragraph of alt text.
+"""
+
+from __future__ import annotations
+
+from roofline.views.plot.figures import latency, roofline, tpot_vs_batch, ttft_vs_prompt
+from roofline.views.plot.files import save
+
+__all__ = ["latency", "roofline", "save", "tpot_vs_batch", "ttft_vs_prompt"]

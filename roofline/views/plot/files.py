@@ -1,0 +1,2 @@
+def save(ax, path):
+    ax.figure.savefig(path)

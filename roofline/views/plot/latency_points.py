@@ -1,0 +1,177 @@
+"""What the latency figures draw, as numbers: TTFT along the prompt, TPOT along the batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roofline.answers.memory import memory
+from roofline.answers.phases import decode, prefill
+from roofline.errors import SpecError
+from roofline.specs.deployment import Deployment
+from roofline.views.plot.request import Request, one_number
+
+__all__ = ["ContextLine", "TpotLines", "TtftCurve", "tpot_lines", "ttft_curve"]
+
+FIRST_PROMPT = 16.0
+MAX_LINES = 4
+N_POINTS = 160
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TtftCurve:
+    """The pass over the prompts, for prompts of every length that fits.
+
+    `knee` is the shortest prompt whose pass is bound by compute; none if memory binds throughout [token].
+    """
+
+    deployment: Deployment
+    batch: float
+    prompts: Floats
+    seconds: Floats
+    floor_s: Floats
+    bound: NDArray[np.str_]
+    knee: float | None
+    asked: float
+    asked_s: float
+    fits: bool
+
+    def to_frame(self) -> Any:
+        """One row a prompt length, as a pandas DataFrame."""
+        import pandas as pd
+
+        return pd.DataFrame(
+            {
+                "prompt_tokens": self.prompts,
+                "batch": self.batch,
+                "ttft_s": self.seconds,
+                "ttft_floor_s": self.floor_s,
+                "ttft_bound": self.bound,
+                "asked": self.prompts == self.asked,
+            }
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextLine:
+    """Decode at one context over the batch. `full_at` is the last batch whose cache fits; 0 where none does."""
+
+    context: float
+    batches: Floats
+    seconds: Floats
+    floor_s: Floats
+    bound: NDArray[np.str_]
+    full_at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TpotLines:
+    """One line a context, the first being the one the figure is about."""
+
+    deployment: Deployment
+    lines: tuple[ContextLine, ...]
+    asked: float
+    asked_s: float
+
+    def to_frame(self) -> Any:
+        """One row a context and batch, as a pandas DataFrame."""
+        import pandas as pd
+
+        frames = [
+            pd.DataFrame(
+                {
+                    "context_tokens": line.context,
+                    "batch": line.batches,
+                    "tpot_s": line.seconds,
+                    "tpot_floor_s": line.floor_s,
+                    "tpot_bound": line.bound,
+                    "fits": line.batches <= line.full_at,
+                    "asked": (line.batches == self.asked) & (line is self.lines[0]),
+                }
+            )
+            for line in self.lines
+        ]
+        return pd.concat(frames, ignore_index=True)
+
+
+def ttft_curve(deployment: Deployment, request: Request) -> TtftCurve:
+    """TTFT of `batch` prompts in one pass, up to the longest that fits."""
+    batch, asked = request.batch, request.prompt_tokens
+    longest = float(memory(deployment, context_tokens=asked, batch=batch).max_context_tokens)
+    prompts = _whole_steps(min(FIRST_PROMPT, asked), max(longest, asked), asked)
+    timing = prefill(deployment, prompt_tokens=prompts, batch=batch)
+    at = prefill(deployment, prompt_tokens=asked, batch=batch)
+    return TtftCurve(
+        deployment=deployment,
+        batch=batch,
+        prompts=prompts,
+        seconds=np.asarray(timing.seconds),
+        floor_s=np.asarray(timing.floor_s),
+        bound=np.asarray(timing.bound),
+        knee=_knee(deployment, prompts, np.asarray(timing.bound), batch),
+        asked=asked,
+        asked_s=float(at.seconds),
+        fits=asked <= longest,
+    )
+
+
+def _knee(deployment: Deployment, prompts: Floats, bound: NDArray[np.str_], batch: float) -> float | None:
+    """The first whole prompt length that compute binds: found on the grid, then among the lengths it skipped."""
+    is_compute = bound == "compute"
+    if not is_compute.any():
+        return None
+    i = int(np.argmax(is_compute))
+    between = np.arange(prompts[i - 1] if i else 1.0, prompts[i] + 1.0)
+    fine = np.asarray(prefill(deployment, prompt_tokens=between, batch=batch).bound)
+    return float(between[int(np.argmax(fine == "compute"))])
+
+
+def tpot_lines(deployment: Deployment, request: Request, contexts: Any = None) -> TpotLines:
+    """A decode pass at each context, over every batch that fits."""
+    if contexts is None:
+        base = request.context_tokens if request.context_tokens is not None else request.prompt_tokens
+        wanted = _usual_contexts(deployment, np.floor(base))
+    else:
+        wanted = _contexts(contexts)
+    lines = tuple(_line(deployment, context, request.batch) for context in wanted)
+    at = decode(deployment, context_tokens=wanted[0], batch=request.batch)
+    return TpotLines(deployment=deployment, lines=lines, asked=request.batch, asked_s=float(at.seconds))
+
+
+def _usual_contexts(deployment: Deployment, base: float) -> tuple[float, ...]:
+    """The request's own context, 4 and 16 times that: those the model reads and a batch of one can hold."""
+    times = tuple(base * factor for factor in (1.0, 4.0, 16.0))
+    fits = memory(deployment, context_tokens=base, batch=1.0)
+    return tuple(c for c in times if c == base or c <= float(fits.max_context_tokens))
+
+
+def _contexts(given: Any) -> tuple[float, ...]:
+    members = given if isinstance(given, (list, tuple, np.ndarray)) else [given]
+    if not 1 <= len(members) <= MAX_LINES:
+        raise SpecError(f"context_tokens: expected one context or up to {MAX_LINES}, got {len(members)}")
+    return tuple(dict.fromkeys(one_number(c, "context_tokens", low=0.0) for c in members))
+
+
+def _line(deployment: Deployment, context: float, asked: float) -> ContextLine:
+    full_at = float(memory(deployment, context_tokens=context, batch=1.0).max_batch)
+    batches = _whole_steps(1.0, max(full_at, asked), asked)
+    timing = decode(deployment, context_tokens=context, batch=batches)
+    return ContextLine(
+        context=context,
+        batches=batches,
+        seconds=np.asarray(timing.seconds),
+        floor_s=np.asarray(timing.floor_s),
+        bound=np.asarray(timing.bound),
+        full_at=full_at,
+    )
+
+
+def _whole_steps(first: float, last: float, asked: float) -> Floats:
+    """Whole numbers from `first` to `last`, even on a log axis, with the asked one among them."""
+    steps = np.round(np.geomspace(first, max(last, first), N_POINTS))
+    return np.unique(np.append(steps, [first, last, asked])).astype(np.float64)

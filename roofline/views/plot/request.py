@@ -1,0 +1,121 @@
+"""What a figure is about: deployments and one request, taken from the arguments or from a result that holds both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from roofline.answers.memory import Memory, memory
+from roofline.answers.phases import Comparison, Prediction
+from roofline.errors import SpecError
+from roofline.num import checked
+from roofline.specs.deployment import Deployment
+from roofline.work.step import MAX_TOKENS
+
+__all__ = ["Request", "Subject", "one_number", "subjects"]
+
+PROMPT_TOKENS = 2048
+OUTPUT_TOKENS = 256
+
+Subject = Deployment | Prediction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A static batch: `batch` prompts of `prompt_tokens`, and the context at which its decode pass is looked at.
+
+    `context_tokens` is the mean over the decode passes of the answer, `longest_tokens` what the last of them leaves in
+    the cache. An answer of one token has no decode pass: both context and decode are none.
+    """
+
+    prompt_tokens: float
+    output_tokens: int | None
+    context_tokens: float | None
+    longest_tokens: float
+    batch: float
+
+    @property
+    def said(self) -> str:
+        """In words, for the second line of a figure."""
+        answer = "" if self.output_tokens is None else f", output {self.output_tokens}"
+        context = "" if self.output_tokens is not None or self.context_tokens is None else _context(self.context_tokens)
+        return f"prompt {self.prompt_tokens:.0f}{answer}{context}, batch {self.batch:.0f}"
+
+    def memory_of(self, deployment: Deployment) -> Memory:
+        """What the batch holds at its longest."""
+        return memory(deployment, context_tokens=self.longest_tokens, batch=self.batch)
+
+
+def _context(tokens: float) -> str:
+    return f", context {tokens:.0f}"
+
+
+def subjects(
+    given: Any, *, prompt_tokens: Any, output_tokens: Any, context_tokens: Any, batch: Any, usual_batch: float
+) -> tuple[tuple[tuple[Deployment, Request], ...], bool]:
+    """(deployment, request) pairs, and whether several were asked for; a keyword left out comes from the prediction."""
+    many = not isinstance(given, (Deployment, Prediction))
+    members = tuple(_members(given)) if many else (given,)
+    if not members:
+        raise SpecError("plot: expected at least one deployment, got an empty list")
+    asked = {
+        "prompt_tokens": prompt_tokens,
+        "output_tokens": output_tokens,
+        "context_tokens": context_tokens,
+        "batch": batch,
+    }
+    return tuple(_pair(member, asked, usual_batch) for member in members), many
+
+
+def _members(given: Any) -> Iterable[Any]:
+    if isinstance(given, (Comparison, list, tuple)):
+        return given
+    raise SpecError(
+        f"plot: expected a Deployment, a Prediction, a Comparison or a list of deployments, got {given!r:.60}"
+    )
+
+
+def _pair(member: Any, asked: dict[str, Any], usual_batch: float) -> tuple[Deployment, Request]:
+    if isinstance(member, Prediction):
+        usual: dict[str, Any] = {
+            "prompt_tokens": member.prompt_tokens,
+            "output_tokens": member.output_tokens,
+            "batch": member.batch,
+        }
+        return member.deployment, _request(usual | {k: v for k, v in asked.items() if v is not None})
+    if not isinstance(member, Deployment):
+        raise SpecError(f"plot: expected a Deployment or a Prediction, got {member!r:.60}")
+    usual = {"prompt_tokens": PROMPT_TOKENS, "output_tokens": OUTPUT_TOKENS, "batch": usual_batch}
+    return member, _request(usual | {k: v for k, v in asked.items() if v is not None})
+
+
+def _request(said: dict[str, Any]) -> Request:
+    prompt = one_number(said["prompt_tokens"], "prompt_tokens")
+    batch = one_number(said["batch"], "batch")
+    if said.get("context_tokens") is not None:
+        context = one_number(said["context_tokens"], "context_tokens", low=0.0)
+        return Request(
+            prompt_tokens=prompt,
+            output_tokens=None,
+            context_tokens=context,
+            longest_tokens=max(context, prompt),
+            batch=batch,
+        )
+    n_out = one_number(said["output_tokens"], "output_tokens")
+    n_steps = n_out - 1.0
+    return Request(
+        prompt_tokens=prompt,
+        output_tokens=int(n_out),
+        context_tokens=prompt + (n_steps - 1.0) / 2.0 if n_steps else None,
+        longest_tokens=prompt + n_steps,
+        batch=batch,
+    )
+
+
+def one_number(value: Any, name: str, *, low: float = 1.0) -> float:
+    """A whole number, since a figure marks one point; a grid of them is a sweep, and is drawn anyway."""
+    number = checked(value, name=name, low=low, high=MAX_TOKENS)
+    if not isinstance(number, float) or number != int(number):
+        raise SpecError(f"{name}: expected one whole number, the point to mark, got {value!r:.60}")
+    return number

@@ -1,0 +1,252 @@
+"""What a roofline figure draws, as numbers: ceilings, ridge, and where each phase sits and moves.
+
+A point stands at (intensity, total FLOP / predicted time). The time is a sum over ops of the larger of arithmetic and
+traffic, so a point lies on or under the roof by as much as its ops disagree about what binds; placed on the roof itself
+it would say nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from roofline.answers.phases import decode, prefill
+from roofline.errors import SpecError
+from roofline.num import checked
+from roofline.specs.deployment import Deployment
+from roofline.specs.hardware import Hardware
+from roofline.timing.clock import Timing
+from roofline.views.plot.request import Request
+from roofline.work.step import MAX_TOKENS
+
+__all__ = ["Ceiling", "Path", "Point", "Roof", "Spot", "roof_of"]
+
+MAX_CEILINGS = 3
+FIRST_PROMPT = 16.0
+Phase = Literal["prefill", "decode"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ceiling:
+    """One dense rate [FLOP/s], the dtypes that reach it, and its ridge [FLOP/B]."""
+
+    dtypes: tuple[str, ...]
+    flops_per_s: float
+    ridge: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """One pass of a phase at one value of what is swept. `asked`: the user's own; `fits`: in memory."""
+
+    value: float
+    batch: float
+    n_new: float
+    n_past: float
+    intensity: float
+    flops_per_s: float
+    seconds: float
+    bound: str
+    asked: bool
+    fits: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Path:
+    """A phase along what is swept: decode over the batch, prefill over the prompt.
+
+    `limit` is the intensity that no batch passes at this context [FLOP/B].
+    """
+
+    phase: Phase
+    swept: Literal["batch", "prompt"]
+    points: tuple[Point, ...]
+    limit: float | None = None
+
+    @property
+    def asked(self) -> Point:
+        """The user's point."""
+        return next(p for p in self.points if p.asked)
+
+    @property
+    def ends(self) -> tuple[Point, ...]:
+        """First and last, where they are not the user's point."""
+        return tuple(p for p in dict.fromkeys((self.points[0], self.points[-1])) if not p.asked)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spot:
+    """A measurement: intensity of the model [FLOP/B], rate measured [FLOP/s]."""
+
+    intensity: float
+    flops_per_s: float
+    label: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Roof:
+    """A chip's roof under one deployment, and what stands under it. The first ceiling is the one that counts."""
+
+    deployment: Deployment
+    request: Request
+    ceilings: tuple[Ceiling, ...]
+    bytes_per_s: float
+    paths: tuple[Path, ...]
+    measured: tuple[Spot, ...]
+
+    @property
+    def ridge(self) -> float:
+        """I* of the dtype the layers run in [FLOP/B]."""
+        return self.ceilings[0].ridge
+
+    def at(self, intensity: float) -> float:
+        """min(π, β·I)  [FLOP/s]."""
+        return min(self.ceilings[0].flops_per_s, self.bytes_per_s * intensity)
+
+    def path(self, phase: Phase) -> Path | None:
+        """The path of a phase, if it is drawn."""
+        return next((p for p in self.paths if p.phase == phase), None)
+
+    def to_frame(self) -> Any:
+        """One row a mark of the figure, as a pandas DataFrame; the pass's own columns are empty for what is no pass."""
+        import pandas as pd
+
+        return pd.DataFrame([*self._roof_rows(), *self._pass_rows(), *self._spot_rows()])
+
+    def _roof_rows(self) -> list[dict[str, Any]]:
+        rows = [
+            {
+                "series": "ceiling",
+                "label": "/".join(c.dtypes),
+                "intensity": c.ridge,
+                "flops_per_s": c.flops_per_s,
+                "asked": c is self.ceilings[0],
+            }
+            for c in self.ceilings
+        ]
+        ridge = {"series": "ridge", "label": "ridge", "intensity": self.ridge}
+        return [*rows, ridge | {"flops_per_s": self.ceilings[0].flops_per_s, "asked": False}]
+
+    def _pass_rows(self) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = []
+        for path in self.paths:
+            rows += [
+                {"series": path.phase, "label": f"{path.swept} {p.value:.0f}"}
+                | {name: getattr(p, name) for name in Point.__slots__ if name != "value"}
+                for p in path.points
+            ]
+            if path.limit is not None:
+                limit = {"series": "limit", "label": "batch → ∞", "intensity": path.limit}
+                rows.append(limit | {"flops_per_s": self.at(path.limit), "asked": False})
+        return rows
+
+    def _spot_rows(self) -> list[dict[str, Any]]:
+        return [
+            {"series": "measured", "label": s.label, "intensity": s.intensity, "flops_per_s": s.flops_per_s}
+            | {"asked": False}
+            for s in self.measured
+        ]
+
+
+def roof_of(deployment: Deployment, request: Request, *, measured: Any = None) -> Roof:
+    """Everything a roofline figure shows of one deployment."""
+    reading = _prefill_path(deployment, request)
+    paths = (reading,) if request.context_tokens is None else (reading, _decode_path(deployment, request))
+    first = prefill(deployment, prompt_tokens=request.prompt_tokens, batch=request.batch)
+    chip = deployment.hardware
+    return Roof(
+        deployment=deployment,
+        request=request,
+        ceilings=ceilings(chip, first.dtype),
+        bytes_per_s=chip.hbm_bytes_per_s,
+        paths=paths,
+        measured=_spots(measured),
+    )
+
+
+def ceilings(chip: Hardware, dtype: str) -> tuple[Ceiling, ...]:
+    """The rate of the dtype in use, then the higher ones of the matrix units, lowest first; equal rates are one line."""
+    chosen = chip.peak_flops_per_s(dtype)
+    by_rate: dict[float, list[str]] = {}
+    for other in chip.compute.matrix:
+        if chip.peak_flops_per_s(other) > chosen:
+            by_rate.setdefault(chip.peak_flops_per_s(other), []).append(other)
+    higher = sorted(by_rate)[: MAX_CEILINGS - 1]
+    beta = chip.hbm_bytes_per_s
+    return tuple(
+        Ceiling(dtypes=tuple(names), flops_per_s=rate, ridge=rate / beta)
+        for rate, names in [(chosen, [dtype]), *((r, by_rate[r]) for r in higher)]
+    )
+
+
+def _decode_path(deployment: Deployment, request: Request) -> Path:
+    """Decode at a fixed context over batches of powers of 2, as many as fit."""
+    context = request.context_tokens
+    most = float(request.memory_of(deployment).max_batch)
+    batches = _doublings(1.0, most, request.batch)
+    timing = decode(deployment, context_tokens=context, batch=batches)
+    limit = decode(deployment, context_tokens=context, batch=MAX_TOKENS).intensity
+    grid = {"batch": batches, "n_new": np.ones_like(batches), "n_past": np.full_like(batches, context)}
+    points = _points(timing, batches, asked=request.batch, fits=batches <= most, grid=grid)
+    return Path(phase="decode", swept="batch", points=points, limit=float(limit))
+
+
+def _prefill_path(deployment: Deployment, request: Request) -> Path:
+    """Prefill of the batch over prompts of powers of 2, as long as fit."""
+    longest = float(request.memory_of(deployment).max_context_tokens)
+    prompts = _doublings(min(FIRST_PROMPT, request.prompt_tokens), longest, request.prompt_tokens)
+    timing = prefill(deployment, prompt_tokens=prompts, batch=request.batch)
+    grid = {"batch": np.full_like(prompts, request.batch), "n_new": prompts, "n_past": np.zeros_like(prompts)}
+    points = _points(timing, prompts, asked=request.prompt_tokens, fits=prompts <= longest, grid=grid)
+    return Path(phase="prefill", swept="prompt", points=points)
+
+
+def _doublings(first: float, last: float, asked: float) -> Any:
+    """first, 2·first, … up to `last`, and the asked value among them."""
+    n = int(np.floor(np.log2(last / first))) + 1 if last >= first else 0
+    return np.unique(np.append(first * 2.0 ** np.arange(n), asked))
+
+
+def _points(timing: Timing, values: Any, *, asked: float, fits: Any, grid: dict[str, Any]) -> tuple[Point, ...]:
+    shape = np.shape(values)
+    rate = np.broadcast_to(timing.flops / timing.seconds, shape)
+    intensity, seconds = np.broadcast_to(timing.intensity, shape), np.broadcast_to(timing.seconds, shape)
+    bound = np.broadcast_to(timing.bound, shape)
+    return tuple(
+        Point(
+            value=float(value),
+            **{name: float(column[i]) for name, column in grid.items()},
+            intensity=float(intensity[i]),
+            flops_per_s=float(rate[i]),
+            seconds=float(seconds[i]),
+            bound=str(bound[i]),
+            asked=bool(value == asked),
+            fits=bool(fits[i]),
+        )
+        for i, value in enumerate(values)
+    )
+
+
+def _spots(measured: Any) -> tuple[Spot, ...]:
+    if measured is None:
+        return ()
+    if not isinstance(measured, Sequence) or isinstance(measured, str):
+        raise SpecError(f"measured: expected a list of (intensity, flops_per_s, label), got {measured!r:.60}")
+    return tuple(_spot(entry, i) for i, entry in enumerate(measured))
+
+
+def _spot(entry: Any, i: int) -> Spot:
+    try:
+        intensity, rate, label = entry
+    except (TypeError, ValueError):
+        raise SpecError(f"measured[{i}]: expected (intensity, flops_per_s, label), got {entry!r:.60}") from None
+    numbers = [
+        checked(value, name=f"measured[{i}] {name}", low=0.0, high=1e21, above=True)
+        for value, name in ((intensity, "intensity"), (rate, "flops_per_s"))
+    ]
+    if not all(isinstance(n, float) for n in numbers):
+        raise SpecError(f"measured[{i}]: expected two plain numbers and a label, got {entry!r:.60}")
+    return Spot(intensity=float(numbers[0]), flops_per_s=float(numbers[1]), label=str(label))
