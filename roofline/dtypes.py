@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from roofline.errors import UnknownName, did_you_mean
+from roofline.errors import UnknownName, did_you_mean, shorten
 
 __all__ = ["FORMATS", "Format", "format_named"]
 
@@ -132,7 +132,7 @@ def format_named(name: str) -> Format:
     """
     found = _BY_SPELLING.get(str(name).strip().lower().replace("_", "-"))
     if found is None:
-        raise UnknownName(
-            f'no number format named "{name}"{did_you_mean(str(name), _BY_SPELLING)}  (formats: {", ".join(FORMATS)})'
-        )
+        known = ", ".join(FORMATS)
+        near = did_you_mean(str(name), _BY_SPELLING)
+        raise UnknownName(f'no number format named "{shorten(str(name), 40)}"{near}  (formats: {known})')
     return FORMATS[found]

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-__all__ = ["PlanError", "RooflineError", "SpecError", "UnknownName", "Unsupported", "did_you_mean"]
+__all__ = ["PlanError", "RooflineError", "SpecError", "UnknownName", "Unsupported", "did_you_mean", "shorten"]
 
 
 class RooflineError(Exception):
@@ -52,3 +52,13 @@ def did_you_mean(name: str, known: Iterable[str], *, n: int = 3) -> str:
         by_lower.setdefault(k.lower(), k)
     close = [by_lower[k] for k in difflib.get_close_matches(name.lower(), list(by_lower), n=n, cutoff=0.55)]
     return f"; did you mean {' or '.join(close)}?" if close else ""
+
+
+def shorten(text: str, width: int = 60) -> str:
+    """What was given, as an error shows it: on one line, and not the whole of a novel.
+
+    >>> shorten("llama\\n3"), shorten("x" * 99, 10)
+    ('llama 3', 'xxxxxxx...')
+    """
+    line = " ".join(text[: 4 * width].split())
+    return line if len(line) <= width else line[: width - 3] + "..."

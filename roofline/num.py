@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.errors import SpecError
+from roofline.errors import SpecError, shorten
 
 __all__ = ["Num", "as_num", "checked", "is_grid"]
 
@@ -49,7 +49,7 @@ def checked(value: Any, *, name: str, low: float, high: float = 1e15, above: boo
     try:
         num = as_num(value)
     except (TypeError, ValueError):
-        raise SpecError(f"{name}: expected a number or an array of numbers, got {_short(value)}") from None
+        raise SpecError(f"{name}: expected a number or an array of numbers, got {shorten(repr(value))}") from None
     if isinstance(num, float):
         smallest = largest = num
     elif num.size == 0:
@@ -66,8 +66,3 @@ def _offender(num: Num, low: float, high: float, above: bool) -> float:
     flat = np.asarray(num).ravel()
     good = ((flat > low) if above else (flat >= low)) & (flat <= high)
     return float(flat[int(np.argmin(good))])
-
-
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."

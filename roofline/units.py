@@ -19,7 +19,7 @@ import re
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 
-from roofline.errors import SpecError
+from roofline.errors import SpecError, shorten
 
 __all__ = [
     "BYTES",
@@ -66,9 +66,9 @@ WATTS = Quantity("power", (("W", "1"),), (("m", "1e-3"), ("", "1"), ("k", "1e3")
 USD_PER_HOUR = Quantity("price", (("USD/h", "1"),), (("", "1"),), "2.69 USD/h", 1e-6, 1e6)
 
 _EVERY = (BYTES, BYTES_PER_S, FLOPS_PER_S, SECONDS, WATTS, USD_PER_HOUR)
-_TEXT = re.compile(
-    r"\s*([-+]?(?:\d[\d_,]*\.?\d*|\.\d+)(?:[eE][-+]?\d{1,4})?|[-+]?(?:nan|inf|infinity))\s*(\S*)\s*", re.I
-)
+_DIGITS = r"(?:\d{1,3}(?:,\d{3})+|\d+(?:_\d+)*)"  # a comma only where it groups thousands: "3,35" is nobody's 335
+_NUMBER = rf"[-+]?(?:{_DIGITS}(?:\.\d*)?|\.\d+)(?:e[-+]?\d{{1,4}})?|[-+]?(?:nan|inf|infinity)"
+_TEXT = re.compile(rf"\s*({_NUMBER})\s*(\S*)\s*", re.I)
 
 
 def parse(text: object, quantity: Quantity) -> float:
@@ -121,8 +121,7 @@ def _about_unit(unit: str, quantity: Quantity) -> str:
 
 
 def _quote(value: object) -> str:
-    text = str(value)
-    return f'"{text if len(text) <= 40 else text[:37] + "..."}"'
+    return f'"{shorten(str(value), 40)}"'
 
 
 def format_bytes(n_bytes: float, *, digits: int = 3) -> str:

@@ -17,6 +17,7 @@ from roofline.num import Num, checked
 from roofline.specs.deployment import Deployment
 from roofline.timing.clock import Timing, clock
 from roofline.timing.efficiency import IDEAL
+from roofline.units import format_si
 from roofline.work.attention import AttentionKernel
 from roofline.work.count import count, rows_of
 from roofline.work.step import MAX_TOKENS, PassSums, Seqs
@@ -116,7 +117,7 @@ def _sums(flat: Seqs, where: slice) -> PassSums:
     return PassSums((flat.part(where),))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Prediction:
     """One static batch from its prompts to its last tokens.
 
@@ -156,6 +157,19 @@ class Prediction:
         total = self.tokens_per_s
         return None if total is None else total / self.deployment.n_chips
 
+    def __repr__(self) -> str:
+        if isinstance(self.e2e_s, np.ndarray):
+            return f"Prediction(grid of {self.e2e_s.shape}, {self.deployment!r})"
+        tpot = "none" if self.tpot_s is None else format_si(float(self.tpot_s), "s")
+        times = f"TTFT {format_si(float(self.ttft_s), 's')}, TPOT {tpot}, E2E {format_si(float(self.e2e_s), 's')}"
+        return f"Prediction({times}, {self.deployment!r})"
+
+    @property
+    def exceeds_context(self) -> Any:
+        """Whether prompt and output together are longer than the model's own limit."""
+        exceeds = np.greater(self.prompt_tokens + self.output_tokens, self.deployment.model.max_context_tokens)
+        return exceeds if isinstance(self.prompt_tokens, np.ndarray) else bool(exceeds)
+
     def to_dict(self) -> dict[str, Any]:
         """Flat, SI, unit in the key: the JSON of the command line."""
         d, t = self.deployment, self.decode
@@ -171,6 +185,7 @@ class Prediction:
             "prompt_tokens": self.prompt_tokens,
             "output_tokens": self.output_tokens,
             "batch": self.batch,
+            "exceeds_context": self.exceeds_context,
             "ttft_s": self.ttft_s,
             "ttft_floor_s": self.ttft_floor_s,
             "ttft_bound": self.ttft_bound,

@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from roofline.errors import SpecError, UnknownName, Unsupported, did_you_mean
+from roofline.errors import SpecError, UnknownName, Unsupported, did_you_mean, shorten
 from roofline.specs.hardware import Hardware
 from roofline.specs.model import Model
 
@@ -114,7 +114,7 @@ def _by_name(name: str, kind: str, search: Sequence[PathLike]) -> Path:
     noun = "hardware" if kind == "hardware" else "model"
     known = [*files, *(a for p in files.values() for a in _aliases(p))]
     hint = did_you_mean(name, known)
-    raise UnknownName(f'no {noun} named "{name}"{hint}  (roofline {kind} lists all)')
+    raise UnknownName(f'no {noun} named "{shorten(name)}"{hint}  (roofline {kind} lists all)')
 
 
 @lru_cache(maxsize=4096)

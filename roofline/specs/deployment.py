@@ -16,7 +16,7 @@ ENGINES = ("ideal",)
 """Engines whose shortfall from the ideal is known. `ideal` is the machine itself: full efficiency, no overhead."""
 
 
-@dataclass(frozen=True, slots=True, init=False)
+@dataclass(frozen=True, slots=True, init=False, repr=False)
 class Deployment:
     """A model, a chip, a plan, a precision, an engine.
 
@@ -75,6 +75,11 @@ class Deployment:
     def numerics(self) -> Numerics:
         """Formats and compute dtypes of the model's tensors."""
         return self.precision.of(self.model)
+
+    def __repr__(self) -> str:
+        n = self.numerics
+        formats = f"{n.weights.name} weights, {n.kv.name} KV"
+        return f"Deployment({self.model.id} on {self.n_chips} × {self.hardware.id}, {formats}, engine {self.engine})"
 
     def said(self) -> tuple[str, ...]:
         """What this chip does differently from what the formats ask for, in sentences."""

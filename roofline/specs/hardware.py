@@ -18,7 +18,6 @@ What a chip *achieves* is evidence and lives elsewhere. A YAML file in `hardware
       compute: NVIDIA H100 whitepaper V1.04, tables 1 and 3        # covers every value below compute
 """
 
-
 import datetime
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, Self
@@ -26,7 +25,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from roofline.errors import SpecError, UnknownName, did_you_mean
-from roofline.specs.record import ByteRate, Bytes, FlopRate, Record, Seconds, UsdPerHour, Watts
+from roofline.specs.record import ByteRate, Bytes, FlopRate, Names, Record, Seconds, UsdPerHour, Watts
 
 __all__ = ["LINK_LATENCY_PRIOR_S", "Hardware", "Link", "Memory", "Peak"]
 
@@ -178,7 +177,7 @@ class Hardware(Record):
 
     id: Id
     name: str
-    aliases: tuple[str, ...] = ()
+    aliases: Names = ()
     vendor: str
     kind: Literal["gpu", "tpu", "npu", "soc", "cpu"]
     released: datetime.date | None = None

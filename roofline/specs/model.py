@@ -21,7 +21,6 @@ Every record lists its weight `matrices`; parameters, bytes and FLOPs are all co
 disagree with each other.
 """
 
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Literal, Self, TypeAlias
@@ -30,7 +29,7 @@ from pydantic import Field, model_validator
 
 from roofline.errors import SpecError
 from roofline.specs.hardware import Id
-from roofline.specs.record import Record
+from roofline.specs.record import Names, Record
 
 __all__ = ["Attention", "Dense", "Embedding", "Group", "Head", "Layer", "Matrix", "Model", "Norm", "Positions"]
 
@@ -134,7 +133,7 @@ class Group(Record):
     """A pattern of layers, repeated."""
 
     repeat: Count = 1
-    layers: Annotated[tuple[Layer, ...], Field(min_length=1, max_length=10_000)]
+    layers: Annotated[tuple[Layer, ...], Field(min_length=1, max_length=10_000, strict=False)]
 
 
 class Norm(Record):
@@ -181,7 +180,7 @@ class Model(Record):
 
     id: Id
     name: str
-    aliases: tuple[str, ...] = ()
+    aliases: Names = ()
     source: str = ""
     dtype: Literal["fp32", "fp16", "bf16"]
     d_model: Width
@@ -191,7 +190,7 @@ class Model(Record):
     final_norm: bool = True
     embedding: Embedding = Field(default_factory=Embedding)
     positions: Positions = Field(default_factory=Positions)
-    layers: Annotated[tuple[Group, ...], Field(min_length=1, max_length=1000)]
+    layers: Annotated[tuple[Group, ...], Field(min_length=1, max_length=1000, strict=False)]
     head: Head = Field(default_factory=Head)
     notes: str = ""
 

@@ -23,7 +23,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator
 
 from roofline.dtypes import FORMATS, Format, format_named
-from roofline.errors import SpecError, UnknownName
+from roofline.errors import SpecError, UnknownName, shorten
 from roofline.specs.hardware import Hardware
 from roofline.specs.model import Model
 from roofline.specs.record import Record
@@ -56,9 +56,8 @@ class Precision(Record):
     def of(self, model: Model) -> Numerics:
         """The formats and compute dtypes of one model's tensors."""
         weights = format_named(self.weights or model.dtype)
-        full = weights.name if weights.name in ("fp32", "fp16", "bf16") else model.dtype
-        half = full if full != "fp32" else "bf16"
-        activations = "fp32" if full == "fp32" else half
+        half = model.dtype if model.dtype in ("fp16", "bf16") else "bf16"  # what an fp32 checkpoint is quantised from
+        activations = weights.name if weights.name in ("fp32", "fp16", "bf16") else half
         forced = None if self.activations == "auto" else _compute_dtype(self.activations, weights)
         return Numerics(
             weights=weights,
@@ -73,7 +72,7 @@ def _compute_dtype(name: str, weights: Format) -> str:
     dtype = {"f16": "fp16", "f32": "fp32", "bfloat16": "bf16", "float16": "fp16"}.get(name.lower(), name.lower())
     if dtype not in COMPUTE_DTYPES:
         raise UnknownName(
-            f'activations: no compute dtype named "{name}"; use auto or one of {", ".join(COMPUTE_DTYPES)}'
+            f'activations: no compute dtype named "{shorten(name)}"; use auto or one of {", ".join(COMPUTE_DTYPES)}'
         )
     if dtype in ("fp8", "int8", "fp4", "int4") and weights.bits > 9:
         raise SpecError(f"activations: {dtype} needs weights of 8 bits or fewer, got {weights.name}; set weights too")
@@ -100,7 +99,9 @@ class Numerics:
 
     def bytes_per_element(self, role: str) -> float:
         """Stored bytes of one element of the matrix of a role, scales included [B]."""
-        return self.store(role).bits_of(role) / 8.0
+        store = self.store(role)
+        asked_for = role == "head" and self.head is not None
+        return (store.bits if asked_for else store.bits_of(role)) / 8.0
 
     def compute(self, role: str) -> str:
         """The dtype the matrix product of a role wants to run in; a chip may run it in another (`run_dtype`)."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, cast
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from roofline.errors import RooflineError, SpecError, did_you_mean
+from roofline.errors import RooflineError, SpecError, did_you_mean, shorten
 from roofline.units import BYTES, BYTES_PER_S, FLOPS_PER_S, SECONDS, USD_PER_HOUR, WATTS, parse
 
 if TYPE_CHECKING:
@@ -14,13 +14,24 @@ if TYPE_CHECKING:
 else:
     ModelMetaclass = type(BaseModel)
 
-__all__ = ["ByteRate", "Bytes", "FlopRate", "Record", "Seconds", "UsdPerHour", "Watts", "explain_validation"]
+__all__ = [
+    "ByteRate",
+    "Bytes",
+    "FlopRate",
+    "Names",
+    "Record",
+    "Seconds",
+    "UsdPerHour",
+    "Watts",
+    "explain_validation",
+]
 
 Bytes = Annotated[float, BeforeValidator(lambda v: parse(v, BYTES))]
 ByteRate = Annotated[float, BeforeValidator(lambda v: parse(v, BYTES_PER_S))]
 FlopRate = Annotated[float, BeforeValidator(lambda v: parse(v, FLOPS_PER_S))]
 Seconds = Annotated[float, BeforeValidator(lambda v: parse(v, SECONDS))]
 Watts = Annotated[float, BeforeValidator(lambda v: parse(v, WATTS))]
+Names = Annotated[tuple[str, ...], Field(strict=False)]  # a list will do
 UsdPerHour = Annotated[float, BeforeValidator(lambda v: parse(v, USD_PER_HOUR))]
 
 
@@ -104,8 +115,7 @@ def _kind(value: object) -> str:
         return "a mapping"
     if isinstance(value, (list, tuple)):
         return f"a list of {len(value)}"
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
+    return shorten(repr(value))
 
 
 def _keys_at(cls: type[BaseModel], steps: list[int | str]) -> set[str]:

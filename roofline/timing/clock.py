@@ -142,8 +142,13 @@ class Timing:
 
     @property
     def mfu(self) -> Num:
-        """Model FLOPs over what the rated peak would have done in `seconds` [1]."""
-        return self.model_flops / (self.seconds * self.peak_flops_per_s)
+        """Σ model FLOPs / π over `seconds`, each op at the rated peak of the dtype it runs in [1].
+
+        With one dtype this is model FLOPs over peak × time, as everywhere; with two (fp8 layers, 16-bit attention) it stays
+        a share of what the chip could have done.
+        """
+        rated = _total(_form(row.flops) * (row.repeat / _peak(row, self.chip)) for row in self._rows)
+        return self._gather(rated.at) / self.seconds
 
     @property
     def mbu(self) -> Num:
@@ -262,7 +267,7 @@ def _laws(rows: tuple[Row, ...], chip: Hardware, efficiency: Efficiency) -> _Law
 
 def _compute_s(row: Row, chip: Hardware, efficiency: Efficiency, *, repeat: float | None = None) -> Linear:
     """repeat · F / (e·π)."""
-    peak = efficiency.compute * chip.peak_flops_per_s(run_dtype(row.compute_dtype, chip))
+    peak = efficiency.compute * _peak(row, chip)
     return _form(row.executed_flops) * ((row.repeat if repeat is None else repeat) / peak)
 
 
@@ -270,6 +275,11 @@ def _memory_s(row: Row, chip: Hardware, efficiency: Efficiency, *, repeat: float
     """repeat · Q / (e·β)."""
     rate = efficiency.memory * chip.hbm_bytes_per_s
     return _form(row.bytes) * ((row.repeat if repeat is None else repeat) / rate)
+
+
+def _peak(row: Row, chip: Hardware) -> float:
+    """π of the dtype an op runs in on a chip [FLOP/s]."""
+    return chip.peak_flops_per_s(run_dtype(row.compute_dtype, chip))
 
 
 def _form(value: Linear | float) -> Linear:
@@ -303,7 +313,7 @@ def _op_times(row: Row, sums: Sums, chip: Hardware, efficiency: Efficiency) -> d
         "seconds": _larger(compute, memory) + row.repeat * row.n_launch * efficiency.launch_s,
         "compute_s": compute,
         "memory_s": memory,
-        "intensity": flops / streamed,
+        "intensity": flops / _larger(streamed, 1e-300),  # an op that does nothing this pass has intensity 0
         "bound": bound if bound.ndim else str(bound),
         "run_dtype": run_dtype(row.compute_dtype, chip),
     }

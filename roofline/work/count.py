@@ -79,6 +79,8 @@ def rows_of(model: Model, precision: Precision, kernel: AttentionKernel) -> tupl
 def _rows(model: Model, *, numerics: Numerics, kernel: AttentionKernel) -> Iterator[Row]:
     tokens, logits = Sum("tokens").linear, Sum("logits").linear
     yield _embedding(model, tokens, numerics=numerics)
+    if model.embedding.norm:
+        yield _norm(model, tokens, numerics=numerics, name="embedding_norm")
     project_in, project_out = model.outer_matrices()[:1], model.outer_matrices()[1:]
     for matrix in project_in:
         yield matmul(matrix, m=tokens, numerics=numerics, name=matrix.role)
@@ -86,9 +88,13 @@ def _rows(model: Model, *, numerics: Numerics, kernel: AttentionKernel) -> Itera
     for index, (repeat, layer) in enumerate(kinds):
         prefix = "" if len(kinds) == 1 else f"{_nickname(layer, index, kinds)}."
         yield from _layer(layer, model=model, numerics=numerics, kernel=kernel, prefix=prefix, repeat=float(repeat))
+    if model.final_norm:
+        yield _norm(model, tokens, numerics=numerics, name="final_norm")
     for matrix in project_out:  # the model's own code projects every token, wanted or not
         yield matmul(matrix, m=tokens, numerics=numerics, name=matrix.role)
-    yield matmul(model.head_matrix, m=logits, numerics=numerics, name="lm_head", kind="head")
+    yield matmul(
+        model.head_matrix, m=logits, numerics=numerics, name="lm_head", kind="head", needed=Sum("asked").linear
+    )
 
 
 def _layer(
@@ -133,6 +139,22 @@ def _elementwise(layer: Layer, tokens: Linear, *, model: Model, numerics: Numeri
         weight_bytes=Linear(scales),
         weight_bytes_min=Linear(scales),
         act_bytes=tokens * (elements * numerics.activation_bytes),
+        store_dtype=numerics.dense,
+        compute_dtype=numerics.dense,
+    )
+
+
+def _norm(model: Model, tokens: Linear, *, numerics: Numerics, name: str) -> Row:
+    """A norm outside the layers, of every token: two rows read (with the residual), one written.  [B]"""
+    scales = Linear(model.norm.n_params(model.d_model) * numerics.activation_bytes)
+    return Op(
+        name=name,
+        kind="elementwise",
+        shape="norm and residual",
+        m=tokens,
+        weight_bytes=scales,
+        weight_bytes_min=scales,
+        act_bytes=tokens * (3.0 * model.d_model * numerics.activation_bytes),
         store_dtype=numerics.dense,
         compute_dtype=numerics.dense,
     )

@@ -33,6 +33,7 @@ def matmul(
     repeat: float = 1.0,
     n_launch: float = 1.0,
     kind: OpKind = "gemm",
+    needed: Linear | None = None,
 ) -> Row:
     """One matrix product over m rows.  [FLOP, B]
 
@@ -44,6 +45,9 @@ def matmul(
     ----------
     m : Linear
         Rows x has, as a form in the sums of the pass [1].
+
+    needed : Linear, optional
+        Whether the pass reads the matrix at all, 1 or 0 as a form; it does by default.
 
     Returns
     -------
@@ -69,7 +73,7 @@ def matmul(
     >>> round(four.flops / four.bytes, 3), round(one.flops / one.bytes, 4)
     (3.992, 0.9995)
     """
-    streamed = weight_bytes(matrix, numerics=numerics)
+    streamed = weight_bytes(matrix, numerics=numerics) * (needed or Linear(1.0))
     return Op(
         name=name,
         kind=kind,
@@ -78,8 +82,8 @@ def matmul(
         shape=f"(m, {matrix.d_in}) × ({matrix.d_in}, {matrix.d_out})",
         m=m,
         flops=m * (2.0 * matrix.d_in * matrix.d_out),
-        weight_bytes=Linear(streamed),
-        weight_bytes_min=Linear(streamed),
+        weight_bytes=streamed,
+        weight_bytes_min=streamed,
         act_bytes=m * ((matrix.d_in + matrix.d_out) * numerics.activation_bytes),
         store_dtype=numerics.store(matrix.role).name,
         compute_dtype=numerics.compute(matrix.role),

@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.errors import SpecError
+from roofline.errors import SpecError, shorten
 from roofline.ledger import Linear, add_up
 from roofline.num import Num, checked
 
@@ -55,8 +55,10 @@ class Seqs:
     def __post_init__(self) -> None:
         """Turn every field into float64, within its range."""
         for name, low, above in _RANGES:
-            value = checked(getattr(self, name), name=name, low=low, high=MAX_TOKENS, above=above)
-            object.__setattr__(self, name, value)
+            given = getattr(self, name)
+            value = checked(given, name=name, low=low, high=MAX_TOKENS, above=above)
+            own = value.copy() if isinstance(value, np.ndarray) else value  # the caller may go on to reuse the array
+            object.__setattr__(self, name, own)
         if not np.all(np.less_equal(self.n_shared, self.n_past)):
             raise SpecError("n_shared: expected at most n_past; a shared prefix is part of what is cached")
         if not np.all(np.less_equal(self.n_logits, self.n_new)):
@@ -114,7 +116,7 @@ def as_step(step: Seqs | Step) -> Step:
     """
     parts = (step,) if isinstance(step, Seqs) else tuple(step)
     if not parts or not all(isinstance(p, Seqs) for p in parts):
-        raise SpecError(f"step: expected one Seqs or a tuple of them, got {step!r:.60}")
+        raise SpecError(f"step: expected one Seqs or a tuple of them, got {shorten(repr(step))}")
     return parts
 
 
@@ -174,19 +176,27 @@ class Sum:
     | seqs    | 1                                                                  | 1     |
     | tokens  | T                                                                  | token |
     | logits  | positions whose logits are wanted                                  | token |
+    | asked   | 1 for the pass if any logits are wanted at all, else 0             | 1     |
     | pairs   | visible (query, key) pairs                                         | 1     |
     | square  | T · (seen + T), the pairs of a full rectangle                      | 1     |
     | seen    | min(S, W − 1), cached tokens that some query sees                  | token |
     | held    | the same with a shared prefix once for all: what memory must give  | token |
     """
 
-    name: Literal["seqs", "tokens", "logits", "pairs", "square", "seen", "held"]
+    name: Literal["seqs", "tokens", "logits", "asked", "pairs", "square", "seen", "held"]
     window: int | None = None
 
     @property
     def linear(self) -> Linear:
         """The sum itself, as a form."""
         return Linear.of(self)
+
+    def over(self, step: Step) -> Num:
+        """Its value for a step: the parts added up (`asked` is a yes or no, so at most 1)."""
+        total = add_up(self.of(part) for part in step)
+        if self.name == "asked" and len(step) > 1:
+            return _same(np.minimum(total, 1.0), *(part.n_logits for part in step))
+        return total
 
     def of(self, s: Seqs) -> Num:
         """Its value for one part of a step."""
@@ -197,6 +207,8 @@ class Sum:
                 return s.n_tokens
             case "logits":
                 return s.n_seq * s.n_logits
+            case "asked":
+                return _same(np.where(np.greater(s.n_logits, 0.0), 1.0, 0.0), s.n_logits)
             case "pairs":
                 return s.n_seq * visible_pairs(n_new=s.n_new, n_past=s.n_past, window=self.window)
             case "square":
@@ -219,7 +231,7 @@ class PassSums(Mapping[Hashable, Num]):
         if key not in self._known:
             if not isinstance(key, Sum):
                 raise KeyError(key)
-            self._known[key] = add_up(key.of(part) for part in self._step)
+            self._known[key] = key.over(self._step)
         return self._known[key]
 
     def __iter__(self) -> Iterator[Hashable]:

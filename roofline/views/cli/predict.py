@@ -96,7 +96,7 @@ def _draw(predictions: list[Prediction], path: Path) -> None:
 def _one(p: Prediction) -> None:
     d = p.deployment
     say(_identity(p))
-    for sentence in d.said():
+    for sentence in (*d.said(), *_beyond(p)):
         say(f"note: {sentence}")
     say(IDEAL_NOTE)
     say()
@@ -107,6 +107,13 @@ def _one(p: Prediction) -> None:
     say()
     for line in _verdict(p):
         say(line)
+
+
+def _beyond(p: Prediction) -> tuple[str, ...]:
+    limit = p.deployment.model.max_context_tokens
+    return (
+        f"this request is longer than the {limit:,} tokens that {p.deployment.model.id} is made for",
+    ) * p.exceeds_context
 
 
 def _identity(p: Prediction, *, with_chip: bool = True) -> str:
@@ -234,7 +241,7 @@ def _asymptote(p: Prediction) -> str:
 
 def _side_by_side(predictions: list[Prediction]) -> None:
     say(_identity(predictions[0], with_chip=False))
-    for sentence in dict.fromkeys(s for p in predictions for s in p.deployment.said()):
+    for sentence in dict.fromkeys(s for p in predictions for s in (*p.deployment.said(), *_beyond(p))):
         say(f"note: {sentence}")
     say(IDEAL_NOTE)
     say()

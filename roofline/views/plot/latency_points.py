@@ -14,11 +14,12 @@ from roofline.errors import SpecError
 from roofline.specs.deployment import Deployment
 from roofline.views.plot.request import Request, one_number
 
-__all__ = ["ContextLine", "TpotLines", "TtftCurve", "tpot_lines", "ttft_curve"]
+__all__ = ["ContextLine", "Floats", "TpotLines", "TtftCurve", "tpot_lines", "ttft_curve"]
 
 FIRST_PROMPT = 16.0
 MAX_LINES = 4
 N_POINTS = 160
+SHOWN_ANYWAY = 8.0  # batches, where fewer or none fit
 
 Floats = NDArray[np.float64]
 
@@ -133,21 +134,18 @@ def _knee(deployment: Deployment, prompts: Floats, bound: NDArray[np.str_], batc
 
 def tpot_lines(deployment: Deployment, request: Request, contexts: Any = None) -> TpotLines:
     """A decode pass at each context, over every batch that fits."""
-    if contexts is None:
-        base = request.context_tokens if request.context_tokens is not None else request.prompt_tokens
-        wanted = _usual_contexts(deployment, np.floor(base))
-    else:
-        wanted = _contexts(contexts)
+    wanted = _usual_contexts(deployment, request) if contexts is None else _contexts(contexts)
     lines = tuple(_line(deployment, context, request.batch) for context in wanted)
     at = decode(deployment, context_tokens=wanted[0], batch=request.batch)
     return TpotLines(deployment=deployment, lines=lines, asked=request.batch, asked_s=float(at.seconds))
 
 
-def _usual_contexts(deployment: Deployment, base: float) -> tuple[float, ...]:
-    """The request's own context, 4 and 16 times that: those the model reads and a batch of one can hold."""
-    times = tuple(base * factor for factor in (1.0, 4.0, 16.0))
-    fits = memory(deployment, context_tokens=base, batch=1.0)
-    return tuple(c for c in times if c == base or c <= float(fits.max_context_tokens))
+def _usual_contexts(deployment: Deployment, request: Request) -> tuple[float, ...]:
+    """The request's own context, then 4 and 16 times its prompt: those the model reads and a batch of one can hold."""
+    prompt = request.prompt_tokens
+    base = float(np.floor(request.context_tokens if request.context_tokens is not None else prompt))
+    longest = float(memory(deployment, context_tokens=base, batch=1.0).max_context_tokens)
+    return (base, *(c for c in (4.0 * prompt, 16.0 * prompt) if base < c <= longest))
 
 
 def _contexts(given: Any) -> tuple[float, ...]:
@@ -159,7 +157,7 @@ def _contexts(given: Any) -> tuple[float, ...]:
 
 def _line(deployment: Deployment, context: float, asked: float) -> ContextLine:
     full_at = float(memory(deployment, context_tokens=context, batch=1.0).max_batch)
-    batches = _whole_steps(1.0, max(full_at, asked), asked)
+    batches = _whole_steps(1.0, max(full_at, asked, SHOWN_ANYWAY), asked)
     timing = decode(deployment, context_tokens=context, batch=batches)
     return ContextLine(
         context=context,

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.views.plot.theme import Size, Theme
+from roofline.views.plot.theme import Look
 
-__all__ = ["Label", "Obstacles", "halo", "log_ticks", "pick", "place", "plain", "sig", "wrapped"]
+__all__ = ["Label", "Obstacles", "log_ticks", "pick", "place", "plain", "sig", "wrapped"]
 
 MAX_TITLE = 75
 
@@ -70,13 +71,6 @@ def log_ticks(axis: Any, low: float, high: float) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
-def halo(theme: Theme, width: float = 2.0) -> list[Any]:
-    """A rim in the colour of the ground, so letters and marks stay clear of what they cross."""
-    from matplotlib.patheffects import withStroke
-
-    return [withStroke(linewidth=width, foreground=theme.ground)]
-
-
 # lines that fit
 
 
@@ -107,12 +101,14 @@ def wrapped(text: str, *, width: float, size: float, bold: bool = False) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Label:
-    """A text for a point (data coordinates), and which side to try first."""
+    """A text for a point (data coordinates), which side to try first, and whether it may go where there is no room."""
 
     text: str
     x: float
     y: float
     first: str = "below right"
+    sides: tuple[str, ...] = ()  # all of them
+    is_optional: bool = False
 
 
 _SIDES = {
@@ -122,7 +118,8 @@ _SIDES = {
 _HA = {1: "left", 0: "center", -1: "right"}
 _VA = {1: "bottom", 0: "center", -1: "top"}
 _DISTANCES = (6.0, 12.0, 20.0, 30.0)  # [pt]
-_LEADER_FROM = 12.0
+_LEADER_FROM = 20.0
+_CLEAR = 8.0  # between two labels [pt]
 
 
 class Obstacles:
@@ -130,15 +127,16 @@ class Obstacles:
 
     def __init__(self, ax: Any) -> None:
         self.ax = ax
-        self.points: NDArray[np.float64] = np.empty((0, 2))
+        self.points: NDArray[np.float64] = np.empty((0, 3))  # x, y, what covering it costs
         self.boxes: list[Any] = []
 
-    def line(self, xs: Sequence[float], ys: Sequence[float]) -> None:
+    def line(self, xs: Sequence[float], ys: Sequence[float], *, weight: float = 1.0) -> None:
         """A polyline in data coordinates, sampled every few pixels."""
         corners = self.ax.transData.transform(np.column_stack([xs, ys]))
-        for a, b in zip(corners, corners[1:], strict=False):
+        for a, b in pairwise(corners):
             n = int(np.hypot(*(b - a)) / 3.0) + 2
-            self.points = np.vstack([self.points, a + (b - a) * np.linspace(0.0, 1.0, n)[:, None]])
+            samples = a + (b - a) * np.linspace(0.0, 1.0, n)[:, None]
+            self.points = np.vstack([self.points, np.column_stack([samples, np.full(n, weight)])])
 
     def marks(self, xs: Sequence[float], ys: Sequence[float], *, size: float) -> None:
         """Markers of `size` points across."""
@@ -148,9 +146,14 @@ class Obstacles:
         for x, y in self.ax.transData.transform(np.column_stack([xs, ys])):
             self.boxes.append(Bbox.from_extents(x - r, y - r, x + r, y + r))
 
+    def arrow(self, head: Any) -> None:
+        """An arrow head, if there is one."""
+        if head is not None:
+            self.boxes.append(head.get_window_extent().padded(1.0))
+
     def box(self, text: Any) -> None:
         """A text already set."""
-        self.boxes.append(text.get_window_extent())
+        self.boxes.append(text.get_window_extent().padded(_CLEAR * self.ax.figure.figure.dpi / 72.0, 0.0))
 
     def cost(self, box: Any) -> float:
         """How much a box would cover, and how far it would stick out of the Axes."""
@@ -158,35 +161,37 @@ class Obstacles:
             (self.points[:, 0] > box.x0) & (self.points[:, 0] < box.x1)
             & (self.points[:, 1] > box.y0) & (self.points[:, 1] < box.y1)
         )  # fmt: skip
-        frame = self.ax.get_window_extent()
-        out = max(frame.x0 - box.x0, 0) + max(box.x1 - frame.x1, 0) + max(frame.y0 - box.y0, 0)
+        frame = self.ax.get_window_extent().padded(-3.0)
+        out: float = max(frame.x0 - box.x0, 0) + max(box.x1 - frame.x1, 0) + max(frame.y0 - box.y0, 0)
         out += max(box.y1 - frame.y1, 0)
-        return float(inside.sum()) + 40.0 * sum(bool(box.overlaps(b)) for b in self.boxes) + 10.0 * out
+        return float(self.points[inside, 2].sum() + 40.0 * sum(bool(box.overlaps(b)) for b in self.boxes) + 10.0 * out)
 
 
-def place(ax: Any, labels: Iterable[Label], *, obstacles: Obstacles, theme: Theme, size: Size) -> list[Any]:
+def place(ax: Any, labels: Iterable[Label], *, obstacles: Obstacles, look: Look) -> list[Any]:
     """Set each label where it covers least, nearest first; one that had to move away keeps a thin line to its point."""
     texts = []
     for label in labels:
-        best = min(_tries(ax, label, obstacles, size), key=lambda found: found[0])
-        text = _annotated(ax, label, best[1], best[2], size)
-        text.set(path_effects=halo(theme), color=theme.ink, zorder=8)
+        best = min(_tries(ax, label, obstacles, look), key=lambda found: found[0])
+        if label.is_optional and (best[0] >= 2.0 or best[2] >= _LEADER_FROM):
+            continue
+        text = _annotated(ax, label, best[1], best[2], look)
         if best[2] >= _LEADER_FROM:
-            _leader(ax, label, best[1], best[2], theme)
+            _leader(ax, label, best[1], best[2], look)
         obstacles.box(text)
         texts.append(text)
     return texts
 
 
-def _tries(ax: Any, label: Label, obstacles: Obstacles, size: Size) -> Iterable[tuple[float, str, float]]:
-    sides = dict.fromkeys([label.first, *_SIDES])
-    for rank, (distance, side) in enumerate((d, s) for d in _DISTANCES for s in sides):
-        text = _annotated(ax, label, side, distance, size)
-        cost = obstacles.cost(text.get_window_extent()) + 0.01 * rank
-        text.remove()
-        yield cost, side, distance
-        if cost < 0.5:
-            return
+def _tries(ax: Any, label: Label, obstacles: Obstacles, look: Look) -> Iterable[tuple[float, str, float]]:
+    sides = label.sides or tuple(dict.fromkeys([label.first, *_SIDES]))
+    for distance in _DISTANCES:
+        for rank, side in enumerate(sides):
+            text = _annotated(ax, label, side, distance, look)
+            covered = obstacles.cost(text.get_window_extent())
+            text.remove()
+            yield covered + 0.1 * distance + 0.02 * rank, side, distance
+            if covered == 0.0:
+                return
 
 
 def _offset(side: str, distance: float) -> tuple[float, float]:
@@ -195,7 +200,7 @@ def _offset(side: str, distance: float) -> tuple[float, float]:
     return x * distance * share, y * distance * share
 
 
-def _annotated(ax: Any, label: Label, side: str, distance: float, size: Size) -> Any:
+def _annotated(ax: Any, label: Label, side: str, distance: float, look: Look) -> Any:
     x, y = _SIDES[side]
     return ax.annotate(
         label.text,
@@ -204,19 +209,19 @@ def _annotated(ax: Any, label: Label, side: str, distance: float, size: Size) ->
         textcoords="offset points",
         ha=_HA[x],
         va=_VA[y],
-        fontsize=size.text,
-        in_layout=False,
+        zorder=8,
         annotation_clip=False,
+        **look.text,
     )
 
 
-def _leader(ax: Any, label: Label, side: str, distance: float, theme: Theme) -> None:
+def _leader(ax: Any, label: Label, side: str, distance: float, look: Look) -> None:
     ax.annotate(
         "",
         (label.x, label.y),
         xytext=_offset(side, distance),
         textcoords="offset points",
-        arrowprops={"arrowstyle": "-", "color": theme.grey, "linewidth": 0.6, "shrinkA": 0, "shrinkB": 3},
+        arrowprops={"arrowstyle": "-", "color": look.theme.grey, "linewidth": 0.6, "shrinkA": 0, "shrinkB": 3},
         in_layout=False,
         annotation_clip=False,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,8 +15,7 @@ from roofline.work.step import MAX_TOKENS
 
 __all__ = ["Request", "Subject", "one_number", "subjects"]
 
-PROMPT_TOKENS = 2048
-OUTPUT_TOKENS = 256
+USUAL: Mapping[str, Any] = {"prompt_tokens": 2048, "output_tokens": 256, "batch": 8}
 
 Subject = Deployment | Prediction
 
@@ -52,7 +51,13 @@ def _context(tokens: float) -> str:
 
 
 def subjects(
-    given: Any, *, prompt_tokens: Any, output_tokens: Any, context_tokens: Any, batch: Any, usual_batch: float
+    given: Any,
+    *,
+    prompt_tokens: Any,
+    output_tokens: Any,
+    context_tokens: Any,
+    batch: Any,
+    usual: Mapping[str, Any] = USUAL,
 ) -> tuple[tuple[tuple[Deployment, Request], ...], bool]:
     """(deployment, request) pairs, and whether several were asked for; a keyword left out comes from the prediction."""
     many = not isinstance(given, (Deployment, Prediction))
@@ -65,7 +70,7 @@ def subjects(
         "context_tokens": context_tokens,
         "batch": batch,
     }
-    return tuple(_pair(member, asked, usual_batch) for member in members), many
+    return tuple(_pair(member, asked, {**USUAL, **usual}) for member in members), many
 
 
 def _members(given: Any) -> Iterable[Any]:
@@ -76,21 +81,17 @@ def _members(given: Any) -> Iterable[Any]:
     )
 
 
-def _pair(member: Any, asked: dict[str, Any], usual_batch: float) -> tuple[Deployment, Request]:
+def _pair(member: Any, asked: Mapping[str, Any], usual: Mapping[str, Any]) -> tuple[Deployment, Request]:
+    said = {name: value for name, value in asked.items() if value is not None}
     if isinstance(member, Prediction):
-        usual: dict[str, Any] = {
-            "prompt_tokens": member.prompt_tokens,
-            "output_tokens": member.output_tokens,
-            "batch": member.batch,
-        }
-        return member.deployment, _request(usual | {k: v for k, v in asked.items() if v is not None})
+        own = {name: getattr(member, name) for name in ("prompt_tokens", "output_tokens", "batch")}
+        return member.deployment, _request(own | said)
     if not isinstance(member, Deployment):
         raise SpecError(f"plot: expected a Deployment or a Prediction, got {member!r:.60}")
-    usual = {"prompt_tokens": PROMPT_TOKENS, "output_tokens": OUTPUT_TOKENS, "batch": usual_batch}
-    return member, _request(usual | {k: v for k, v in asked.items() if v is not None})
+    return member, _request(dict(usual) | said)
 
 
-def _request(said: dict[str, Any]) -> Request:
+def _request(said: Mapping[str, Any]) -> Request:
     prompt = one_number(said["prompt_tokens"], "prompt_tokens")
     batch = one_number(said["batch"], "batch")
     if said.get("context_tokens") is not None:

@@ -96,6 +96,7 @@ class Roof:
     bytes_per_s: float
     paths: tuple[Path, ...]
     measured: tuple[Spot, ...]
+    short_by_bytes: float
 
     @property
     def ridge(self) -> float:
@@ -164,6 +165,7 @@ def roof_of(deployment: Deployment, request: Request, *, measured: Any = None) -
         bytes_per_s=chip.hbm_bytes_per_s,
         paths=paths,
         measured=_spots(measured),
+        short_by_bytes=float(request.memory_of(deployment).short_by_bytes),
     )
 
 

@@ -14,10 +14,22 @@ from typing import Any, TypeVar
 
 from roofline.errors import SpecError, did_you_mean
 
-__all__ = ["SIZES", "THEMES", "Size", "Theme", "blend", "dress", "new_figure", "size_named", "styled", "theme_named"]
+__all__ = [
+    "SIZES",
+    "THEMES",
+    "Look",
+    "Size",
+    "Theme",
+    "blend",
+    "dress",
+    "new_panels",
+    "size_named",
+    "styled",
+    "theme_named",
+]
 
+ROW_GAP = 0.07  # of a panel's height, under each row of several
 STYLE_FILE = Path(__file__).with_name("roofline.mplstyle")
-LANE_SHARE = 0.22
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,11 +59,33 @@ class Size:
     title: float
     note: float
     n_columns: int  # panels in a row
+    lane_share: float = 0.22  # of a roofline's height
 
     @property
     def is_small(self) -> bool:
         """Whether there is room for what must be said only."""
         return self.width < 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """A theme and a size, and what they leave room for in one panel."""
+
+    theme: Theme
+    size: Size
+    is_narrow: bool = False  # labels say the least
+    has_margin: bool = True  # labels may stand right of the Axes
+
+    @property
+    def text(self) -> dict[str, Any]:
+        """Keywords of a label inside an Axes; the layout does not make room for it."""
+        return {"fontsize": self.size.text, "color": self.theme.ink, "in_layout": False, "path_effects": self.halo()}
+
+    def halo(self, width: float = 2.0) -> list[Any]:
+        """A rim in the colour of the ground, so letters and marks stay clear of what they cross."""
+        from matplotlib.patheffects import withStroke
+
+        return [withStroke(linewidth=width, foreground=self.theme.ground)]
 
 
 THEMES: Mapping[str, Theme] = {
@@ -65,7 +99,7 @@ SIZES: Mapping[str, Size] = {
     s.name: s
     for s in (
         Size(name="page", width=7.2, height=4.6, text=8.0, title=10.0, note=7.0, n_columns=3),
-        Size(name="column", width=3.5, height=2.8, text=8.0, title=8.5, note=7.0, n_columns=1),
+        Size(name="column", width=3.5, height=2.8, text=8.0, title=8.5, note=7.0, n_columns=1, lane_share=0.3),
         Size(name="slide", width=10.0, height=5.6, text=10.0, title=13.0, note=8.0, n_columns=3),
     )
 }
@@ -93,17 +127,16 @@ def size_named(name: str) -> Size:
 
 def _named(name: str, known: Mapping[str, Named], what: str) -> Named:
     if not isinstance(name, str) or name not in known:
-        raise SpecError(
-            f"{what}: expected {' or '.join(known)}, got {name!r:.60}{did_you_mean(str(name)[:60], known)}"
-        )
+        raise SpecError(f"{what}: expected {' or '.join(known)}, got {name!r:.60}{did_you_mean(str(name)[:60], known)}")
     return known[name]
 
 
 @contextmanager
-def styled(theme: Theme, size: Size) -> Iterator[None]:
+def styled(look: Look) -> Iterator[None]:
     """The shipped style with a theme's colours, for as long as the block runs."""
     import matplotlib.style
 
+    theme, size = look.theme, look.size
     ink = ("text.color", "axes.labelcolor", "axes.edgecolor", "axes.titlecolor", "xtick.color", "ytick.color")
     colours = dict.fromkeys(ink, theme.ink) | {
         "figure.facecolor": theme.ground,
@@ -111,26 +144,37 @@ def styled(theme: Theme, size: Size) -> Iterator[None]:
         "grid.color": theme.grey,
     }
     letters = dict.fromkeys(("font.size", "axes.labelsize", "xtick.labelsize", "ytick.labelsize"), size.text)
-    with matplotlib.style.context([STYLE_FILE, colours | letters | {"axes.titlesize": size.title}]):  # type: ignore[list-item]
+    with matplotlib.style.context([STYLE_FILE, colours | letters | {"axes.titlesize": size.title}]):
         yield
 
 
-def new_figure(size: Size, *, n_panels: int, n_columns: int, share_y: bool = False) -> tuple[Any, tuple[Any, ...]]:
-    """A pyplot figure (notebooks show those) and its panels, row by row; a second row doubles the height."""
+def new_panels(size: Size, *, n_panels: int, n_columns: int, has_lanes: bool = False) -> tuple[Any, ...]:
+    """Panels of a pyplot figure (notebooks show those), row by row; a second row doubles the height.
+
+    Panels with lanes are rooflines: they share y, and each has the Axes of its lane as `roofline_lane`.
+    """
     import matplotlib.pyplot as plt
 
     n_rows = -(-n_panels // n_columns)
     figure = plt.figure(figsize=(size.width, size.height * n_rows), layout="constrained")
-    figure.get_layout_engine().set(w_pad=0.05, h_pad=0.04, wspace=0.02, hspace=0.02)  # type: ignore[union-attr, call-arg]
-    grid = figure.subplots(n_rows, n_columns, sharey=share_y, squeeze=False)
-    panels = tuple(grid.flat)
-    for unused in panels[n_panels:]:
-        unused.remove()
-    return figure, panels[:n_panels]
+    engine: Any = figure.get_layout_engine()
+    engine.set(w_pad=0.05, h_pad=0.025, wspace=0.02, hspace=0.01)
+    heights = [1.0 - size.lane_share, size.lane_share] if has_lanes else [1.0]
+    heights += [ROW_GAP] if n_rows > 1 else []
+    grid = figure.add_gridspec(n_rows * len(heights), n_columns, height_ratios=heights * n_rows)
+    panels: list[Any] = []
+    for i in range(n_panels):
+        row, column = len(heights) * (i // n_columns), i % n_columns
+        ax: Any = figure.add_subplot(grid[row, column], sharey=panels[0] if has_lanes and panels else None)
+        if has_lanes:
+            ax.roofline_lane = figure.add_subplot(grid[row + 1, column], sharex=ax)
+        panels.append(ax)
+    return tuple(panels)
 
 
-def dress(ax: Any, theme: Theme, size: Size) -> None:
+def dress(ax: Any, look: Look) -> None:
     """Give an Axes the look outright, whoever made it and under whatever settings."""
+    theme, size = look.theme, look.size
     ax.set_facecolor(theme.ground)
     for side, spine in ax.spines.items():
         spine.set(visible=side in ("left", "bottom"), color=theme.ink, linewidth=0.8)

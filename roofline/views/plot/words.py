@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from roofline.specs.deployment import Deployment
 from roofline.specs.hardware import Hardware
 from roofline.units import format_bytes, format_si
@@ -12,12 +14,12 @@ from roofline.views.plot.roof_points import Path, Roof
 __all__ = [
     "TRUST",
     "footer",
-    "latency_alt",
+    "intensity_name",
     "latency_title",
-    "memory_word",
-    "panel_title",
+    "panel_titles",
     "roof_alt",
     "roof_title",
+    "roofs_subject",
     "roofs_title",
     "subject",
     "tpot_alt",
@@ -36,10 +38,16 @@ def footer() -> str:
     return f"roofline {__version__} · {TRUST}"
 
 
-def subject(deployment: Deployment, shape: str) -> str:
-    """Model, hardware, formats, shape."""
+def subject(deployment: Deployment, shape: str, short_by_bytes: float = 0.0) -> str:
+    """Model, hardware, formats, shape; and by how much it does not fit."""
     d = deployment
-    return f"{d.model.id} on {d.n_chips} × {d.hardware.id} · {formats(d)} · {shape}"
+    over = fit(short_by_bytes)
+    return " · ".join(p for p in (f"{d.model.id} on {d.n_chips} × {d.hardware.id}", formats(d), shape, over) if p)
+
+
+def fit(short_by_bytes: float) -> str:
+    """Nothing where it fits."""
+    return f"does not fit, {format_bytes(short_by_bytes)} over" if short_by_bytes > 0.0 else ""
 
 
 def formats(deployment: Deployment) -> str:
@@ -53,6 +61,12 @@ def formats(deployment: Deployment) -> str:
 def memory_word(chip: Hardware) -> str:
     """What the device memory is called on an axis: HBM where it is HBM."""
     return "HBM" if chip.memory.type.upper().startswith("HBM") else "memory"
+
+
+def intensity_name(roofs: Sequence[Roof]) -> str:
+    """The x axis of a roofline."""
+    words = {memory_word(roof.deployment.hardware) for roof in roofs}
+    return f"Arithmetic intensity (FLOP per byte of {words.pop() if len(words) == 1 else 'memory'} traffic)"
 
 
 # the roofline
@@ -80,25 +94,42 @@ def _by(bound: str, intensity: float, ridge: float) -> str:
     return ""
 
 
-def panel_title(roof: Roof) -> str:
-    """The finding of one panel among several, whose common part stands above them."""
-    path = _lead(roof)
-    point = path.asked
-    by = _by(point.bound, point.intensity, roof.ridge)
-    return f"{roof.deployment.hardware.id}: {path.phase} {point.bound}-bound{by}"
+_PARTS: tuple[Callable[[Roof], str], ...] = (
+    lambda roof: roof.deployment.hardware.id,
+    lambda roof: roof.deployment.model.id,
+    lambda roof: formats(roof.deployment),
+    lambda roof: roof.request.said,
+    lambda roof: fit(roof.short_by_bytes),
+)
 
 
-def roofs_title(roofs: tuple[Roof, ...]) -> str:
+def panel_titles(roofs: Sequence[Roof]) -> list[str]:
+    """The finding of each of several panels: what sets it apart, and what binds."""
+    apart = [part for part in _PARTS if len({part(r) for r in roofs}) > 1] or [_PARTS[0]]
+    titles = []
+    for roof in roofs:
+        path = _lead(roof)
+        by = _by(path.asked.bound, path.asked.intensity, roof.ridge)
+        titles.append(
+            f"{', '.join(filter(None, (part(roof) for part in apart)))}: {path.phase} {path.asked.bound}-bound{by}"
+        )
+    return titles
+
+
+def roofs_title(roofs: Sequence[Roof]) -> str:
     """The finding across panels."""
     paths = [_lead(r) for r in roofs]
     bounds, phases = {p.asked.bound for p in paths}, {p.phase for p in paths}
+    what = "chips" if len({r.deployment.hardware.id for r in roofs}) == len(roofs) else "deployments"
+    every = "both" if len(roofs) == 2 else f"all {len(roofs)}"
     if len(bounds) == len(phases) == 1:
-        head = f"{phases.pop().capitalize()} is {bounds.pop()}-bound in all {len(roofs)}"
+        head = f"{phases.pop().capitalize()} is {bounds.pop()}-bound on {every} {what}"
     else:
         n_memory = sum(p.asked.bound == "memory" for p in paths)
-        head = f"Decode is memory-bound in {n_memory} of {len(roofs)}"
+        head = f"Memory binds on {n_memory} of {len(roofs)} {what}"
     intensities, ridges = [p.asked.intensity for p in paths], [r.ridge for r in roofs]
-    return pick(f"{head}: {_span(intensities)} FLOP/B, ridge {_span(ridges)}", head)
+    told = f"{head}: {_span(intensities)} FLOP/B"
+    return pick(f"{told}, ridge {_span(ridges)}", told, head)
 
 
 def _span(values: list[float]) -> str:
@@ -106,14 +137,9 @@ def _span(values: list[float]) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def roofs_subject(roofs: tuple[Roof, ...]) -> str:
-    """What panels have in common; what differs is said of each in turn."""
-    parts = [
-        [r.deployment.model.id for r in roofs],
-        [formats(r.deployment) for r in roofs],
-        [r.request.said for r in roofs],
-    ]
-    return " · ".join(" | ".join(dict.fromkeys(part)) for part in parts)
+def roofs_subject(roofs: Sequence[Roof]) -> str:
+    """What all panels have in common."""
+    return " · ".join(part(roofs[0]) for part in _PARTS if len({part(r) for r in roofs}) == 1 and part(roofs[0]))
 
 
 def roof_alt(roof: Roof) -> str:
@@ -157,6 +183,8 @@ def _path_alt(path: Path) -> str:
 def latency_title(ttft: TtftCurve, tpot: TpotLines) -> str:
     """The answer for the point asked about."""
     d = ttft.deployment
+    if tpot.lines[0].full_at < tpot.asked:
+        return pick(f"{d.model.id} does not fit on {d.hardware.id} at batch {tpot.asked:.0f}", "Does not fit")
     answer = f"first token after {format_si(ttft.asked_s, 's')}, then one every {format_si(tpot.asked_s, 's')}"
     return pick(
         f"{d.model.id} on {d.hardware.id}: {answer}", f"{d.hardware.id}: {answer}", f"{answer[0].upper()}{answer[1:]}"
@@ -212,8 +240,3 @@ def tpot_alt(tpot: TpotLines) -> str:
         f"Time per output token against batch, one line a context; {full}. {tpot_title(tpot)}. At batch "
         f"{tpot.asked:.0f} a token takes {format_si(tpot.asked_s, 's')}. {TRUST.capitalize()}."
     )
-
-
-def latency_alt(ttft: TtftCurve, tpot: TpotLines) -> str:
-    """Both panels in a paragraph."""
-    return f"{latency_title(ttft, tpot)}. {ttft_alt(ttft)} {tpot_alt(tpot)}"

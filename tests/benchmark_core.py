@@ -1,0 +1,157 @@
+"""Speed of the core, as ratios within one run: `python tests/benchmark_core.py` prints a line a bar, exits 1 if one is missed.
+
+Times of a shared machine drift by tens of percent from minute to minute, so whatever is compared is measured in turns,
+and a bar on an absolute rate stands beside a yardstick: numpy multiplying two arrays of the same size into a third.
+
+    import      import roofline, over import numpy and pydantic
+    decode      a million (batch, context) points of an 8B model through `roofline.decode`
+    memory      what ten million such points take above the two arrays that name them
+    command     `roofline predict … --json` end to end, over importing what it stands on
+
+Not a test: a loaded machine may miss a bar, and no code would be wrong.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+IMPORT_BAR = 1.4  # × numpy and pydantic
+POINTS_BAR = 25e6  # points/s
+MULTIPLY_BAR = 1 / 30  # of the rate at which numpy multiplies
+MEMORY_BAR = 2**30  # B
+COMMAND_BAR = 2.5  # × numpy, pydantic and typer
+
+DEPLOYMENT = (
+    "import numpy as np, roofline as rl\n"
+    "d = rl.Deployment(model=rl.model('llama-3.1-8b'), hardware=rl.hardware('h100-sxm-80gb'), weights='bf16', kv='bf16')\n"
+    "def grid(n):\n"
+    "    g = np.random.default_rng(0)\n"
+    "    return g.integers(1, 256, n).astype(float), g.integers(1, 32768, n).astype(float)\n"
+)
+
+
+def seconds(command: list[str]) -> float:
+    start = time.perf_counter()
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=one_core())
+    return time.perf_counter() - start
+
+
+def one_core() -> dict[str, str]:
+    return os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+
+
+def python(code: str) -> list[str]:
+    return [sys.executable, "-c", code]
+
+
+def output(code: str) -> list[float]:
+    """The numbers a new interpreter prints."""
+    done = subprocess.run(python(code), check=True, stdout=subprocess.PIPE, text=True, env=one_core())
+    return [float(word) for word in done.stdout.split()]
+
+
+def ratio(ours: list[str], theirs: list[str], *, rounds: int) -> float:
+    """Median of the ratios of runs taken in turns; the first pair warms the disk."""
+    pairs = [(seconds(ours), seconds(theirs)) for _ in range(rounds + 1)][1:]
+    return statistics.median(a / b for a, b in pairs)
+
+
+def said(what: str, value: float, bar: float, unit: str, *, most: bool = True) -> bool:
+    """Print a bar and whether it is met."""
+    met = value <= bar if most else value >= bar
+    sign = "<=" if most else ">="
+    print(f"{'ok  ' if met else 'MISS'}  {what:<64} {value:10.3f} {unit}  ({sign} {bar:.3f})", flush=True)
+    return met
+
+
+def import_cost() -> bool:
+    theirs = "import numpy; from pydantic import BaseModel"
+    return said(
+        "import roofline / import numpy, pydantic",
+        ratio(python("import roofline"), python(theirs), rounds=9),
+        IMPORT_BAR,
+        "×",
+    )
+
+
+def decode_rate() -> bool:
+    """Points and multiplications in turns; the best of each, since a million points last a few scheduler ticks only."""
+    code = DEPLOYMENT + (
+        "import time\n"
+        "n = 1_000_000; b, c = grid(n); out = np.empty(n)\n"
+        "def timed(f):\n"
+        "    s = time.perf_counter(); f(); return time.perf_counter() - s\n"
+        "runs = [(timed(lambda: np.asarray(rl.decode(d, context_tokens=c, batch=b).seconds)),\n"
+        "         timed(lambda: np.multiply(b, c, out=out))) for _ in range(15)]\n"
+        "ours, theirs = (min(x) for x in zip(*runs))\n"
+        "print(n / ours, theirs / ours)\n"
+    )
+    rate, of_multiply = output(code)
+    first = said("decode, 1,000,000 points", rate / 1e6, POINTS_BAR / 1e6, "M points/s", most=False)
+    return said("decode / numpy.multiply of two such arrays", of_multiply, MULTIPLY_BAR, "×", most=False) and first
+
+
+def memory_cost() -> bool:
+    """Peak resident memory of a process that answers, minus that of one that only holds the question.
+
+    Ten million points are asked for all at once and for every quantity of an answer that is a number a point.
+    """
+    question = DEPLOYMENT + "b, c = grid(10_000_000)\n"
+    answer = (
+        "t = rl.decode(d, context_tokens=c, batch=b)\n"
+        "kept = [np.asarray(getattr(t, name)) for name in ('seconds', 'floor_s')]\n"
+    )
+    # VmHWM, not ru_maxrss: Linux lets a child inherit the maximum of the process it was forked from
+    peak = (
+        "import re, resource, pathlib, sys\n"
+        "status = pathlib.Path('/proc/self/status')\n"
+        "kib = int(re.search(r'VmHWM:\\s+(\\d+)', status.read_text())[1]) if status.exists() else "
+        "resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform == 'darwin' else 1)\n"
+        "print(kib)\n"
+    )
+    (with_answer,), (without,) = output(question + answer + peak), output(question + peak)
+    return said(
+        "decode, 10,000,000 points, above their two arrays", (with_answer - without) / 2**20, MEMORY_BAR / 2**30, "GiB"
+    )
+
+
+def command_cost() -> bool | None:
+    beside = Path(sys.executable).parent / "roofline"
+    found = str(beside) if beside.exists() else shutil.which("roofline")
+    command = [
+        found or "roofline",
+        "predict",
+        "llama-3.1-8b",
+        "h100-sxm-80gb",
+        "--prompt",
+        "2048",
+        "--output",
+        "256",
+        "--json",
+    ]
+    if found is None or subprocess.run(command, capture_output=True, check=False).returncode != 0:
+        print("skip  roofline predict … --json: the command does not run here")
+        return None
+    theirs = python("import numpy, pydantic, typer")
+    return said(
+        "roofline predict … --json / import numpy, pydantic, typer", ratio(command, theirs, rounds=7), COMMAND_BAR, "×"
+    )
+
+
+BARS: tuple[Callable[[], bool | None], ...] = (import_cost, decode_rate, memory_cost, command_cost)
+
+
+def main() -> int:
+    """0 where every bar that could be measured is met."""
+    return int(any(met is False for met in [bar() for bar in BARS]))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
