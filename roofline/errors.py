@@ -14,11 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-__all__ = ["PlanError", "RooflineError", "SpecError", "UnknownName", "Unsupported", "did_you_mean", "shorten"]
+__all__ = ["PlanError", "RooflineError", "SpecError", "UnknownName", "Unsupported", "did_you_mean", "shorten", "shown"]
 
 
 class RooflineError(Exception):
-    """Root of everything this library raises on purpose."""
+    """Root of everything this library raises on purpose. Whatever went into the message, it is one printable line."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(shorten(message, 600))
 
 
 class SpecError(RooflineError, ValueError):
@@ -55,10 +58,29 @@ def did_you_mean(name: str, known: Iterable[str], *, n: int = 3) -> str:
 
 
 def shorten(text: str, width: int = 60) -> str:
-    """What was given, as an error shows it: on one line, and not the whole of a novel.
+    """Text as an error shows it: on one line, printable, and not the whole of a novel.
 
-    >>> shorten("llama\\n3"), shorten("x" * 99, 10)
-    ('llama 3', 'xxxxxxx...')
+    >>> shorten("llama\\n3"), shorten("x" * 99, 10), shorten("a\\x1bb")
+    ('llama 3', 'xxxxxxx...', 'a?b')
     """
     line = " ".join(text[: 4 * width].split())
-    return line if len(line) <= width else line[: width - 3] + "..."
+    plain = "".join(c if c.isprintable() else "?" for c in line)
+    return plain if len(plain) <= width else plain[: width - 3] + "..."
+
+
+def shown(value: object) -> str:
+    """A value as an error shows it.
+
+    >>> shown("h100"), shown(None), shown([1, 2])
+    ("'h100'", 'None (null)', 'a list of 2')
+    """
+    if value is None:
+        return "None (null)"
+    if isinstance(value, dict):
+        return "a mapping"
+    if isinstance(value, (list, tuple)):
+        return f"a list of {len(value)}"
+    try:
+        return shorten(repr(value))
+    except ValueError:  # Python does not print an integer of thousands of digits
+        return "a number of thousands of digits"

@@ -11,15 +11,15 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.errors import SpecError, shorten
+from roofline.errors import SpecError, shown
 
-__all__ = ["Num", "as_num", "checked", "is_grid"]
+__all__ = ["Num", "as_num", "checked", "common_shape"]
 
 Num: TypeAlias = float | NDArray[np.float64]
 
 
 def as_num(value: Any) -> Num:
-    """A float, or a float64 array, of what was given: int, bool-free sequence, array, pandas Series.
+    """A float, or a float64 array, of a number, a sequence or an array of numbers. A bool, a text, a complex is none.
 
     >>> as_num(3)
     3.0
@@ -28,17 +28,34 @@ def as_num(value: Any) -> Num:
     """
     if type(value) is float:
         return value
-    if isinstance(value, (bool, str, bytes)) or value is None:
-        raise TypeError(f"expected a number or an array of numbers, got {value!r}")
-    if isinstance(value, int):
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
         return float(value)
-    array = np.asarray(value, dtype=np.float64)
+    if not isinstance(value, np.ndarray) and _holds_bool(value):
+        raise TypeError("a bool is no number")
+    array = np.asarray(value)
+    if array.dtype.kind not in "iuf":
+        raise TypeError("not numbers")
+    array = array.astype(np.float64, copy=False)
     return array if array.ndim or isinstance(value, np.ndarray) else float(array)
 
 
-def is_grid(value: Num) -> bool:
-    """Whether a value is an array (of any shape, 0-d included) rather than a plain float."""
-    return isinstance(value, np.ndarray)
+def _holds_bool(value: Any) -> bool:
+    """Whether a bool hides in a list, where numpy would turn it into 1."""
+    return isinstance(value, (list, tuple)) and any(isinstance(v, (bool, np.bool_)) or _holds_bool(v) for v in value)
+
+
+def common_shape(**fields: Num) -> tuple[int, ...]:
+    """The shape that named fields broadcast to, or an error that names them.
+
+    >>> common_shape(batch=np.ones((3, 1)), context_tokens=np.ones(2))
+    (3, 2)
+    """
+    shapes = {name: np.shape(value) for name, value in fields.items()}
+    try:
+        return np.broadcast_shapes(*shapes.values())
+    except ValueError:
+        listed = ", ".join(f"{name} {shape}" for name, shape in shapes.items() if shape)
+        raise SpecError(f"{listed}: expected shapes that broadcast together; add an axis, as in x[:, None]") from None
 
 
 def checked(value: Any, *, name: str, low: float, high: float = 1e15, above: bool = False) -> Num:
@@ -48,8 +65,8 @@ def checked(value: Any, *, name: str, low: float, high: float = 1e15, above: boo
     """
     try:
         num = as_num(value)
-    except (TypeError, ValueError):
-        raise SpecError(f"{name}: expected a number or an array of numbers, got {shorten(repr(value))}") from None
+    except (TypeError, ValueError, OverflowError):
+        raise SpecError(f"{name}: expected a number or an array of numbers, got {shown(value)}") from None
     if isinstance(num, float):
         smallest = largest = num
     elif num.size == 0:

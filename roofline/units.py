@@ -19,7 +19,7 @@ import re
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 
-from roofline.errors import SpecError, shorten
+from roofline.errors import SpecError, shorten, shown
 
 __all__ = [
     "BYTES",
@@ -89,7 +89,8 @@ def parse(text: object, quantity: Quantity) -> float:
     wanted = f'expected a {quantity.noun} such as "{quantity.example}"'
     if isinstance(text, bool) or not isinstance(text, (str, int, float)):
         raise SpecError(f"{wanted}, got {_quote(text)}")
-    match = _TEXT.fullmatch(str(text)) if len(str(text)) <= 80 else None
+    written = text if isinstance(text, str) else shown(text)
+    match = _TEXT.fullmatch(written) if len(written) <= 80 else None
     if match is None:
         raise SpecError(f"{wanted}, got {_quote(text)}")
     number, unit = match.groups()
@@ -121,7 +122,7 @@ def _about_unit(unit: str, quantity: Quantity) -> str:
 
 
 def _quote(value: object) -> str:
-    return f'"{shorten(str(value), 40)}"'
+    return f'"{shorten(value, 40) if isinstance(value, str) else None if value is None else shown(value)}"'
 
 
 def format_bytes(n_bytes: float, *, digits: int = 3) -> str:

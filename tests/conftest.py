@@ -19,7 +19,7 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
     phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.target, Phase.shrink],  # explaining a failure is slow
 )
-settings.register_profile("heavy", settings.get_profile("default"), max_examples=1000)
+settings.register_profile("heavy", settings.get_profile("default"), max_examples=500)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 

@@ -14,6 +14,8 @@ Imported as ``strategies``: ``pythonpath = ["tests"]`` in pyproject.toml puts th
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hypothesis import strategies as st
@@ -28,42 +30,53 @@ Spec = dict[str, Any]
 WINDOWS = st.one_of(st.none(), st.integers(1, 8), st.integers(9, 5000))
 
 
-@st.composite
-def mixer_specs(draw: st.DrawFn, windows: st.SearchStrategy[int | None] = WINDOWS) -> Spec:
-    """Attention: MHA (groups of one), GQA and MQA (one KV head) all occur often."""
-    n_kv_heads = draw(st.sampled_from([1, 1, 2, 3, 4, 8]))
-    group = draw(st.sampled_from([1, 1, 2, 3, 8]))
-    return {
-        "kind": "attention",
-        "n_heads": n_kv_heads * group,
-        "n_kv_heads": n_kv_heads,
-        "d_head": draw(st.sampled_from([1, 16, 64, 80, 128])),
-        "window": draw(windows),
-        "qkv_bias": draw(st.booleans()),
-        "out_bias": draw(st.booleans()),
-        "qk_norm": draw(st.sampled_from(["none", "head", "full"])),
-    }
+def chosen(draw: st.DrawFn, options: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
+    """One of each, in a single draw (what makes a strategy slow is how often it draws); it shrinks to the first ones."""
+    number = draw(st.integers(0, math.prod(len(values) for values in options.values()) - 1))
+    out = {}
+    for name, values in options.items():
+        number, i = divmod(number, len(values))
+        out[name] = values[i]
+    return out
+
+
+MAYBE = (False, True)
+MIXERS: dict[str, Sequence[Any]] = {
+    "n_kv_heads": (1, 2, 3, 4, 8),
+    "group": (1, 2, 3, 8),  # query heads of each KV head: MHA, GQA and MQA all occur often
+    "d_head": (1, 16, 64, 80, 128),
+    "qk_norm": ("none", "head", "full"),
+    "qkv_bias": MAYBE,
+    "out_bias": MAYBE,
+}
+FFNS: dict[str, Sequence[Any]] = {"d_ff": (1, 64, 688, 4096), "gated": MAYBE, "bias": MAYBE}
+LAYERS: dict[str, Sequence[Any]] = {"n_norms": (0, 1, 2, 4), "parallel": MAYBE}
+OUTSIDE: dict[str, Sequence[Any]] = {
+    "d_model": (1, 64, 96, 256, 1024),
+    "vocab_size": (1, 50, 32000),
+    "max_context_tokens": (1, 2048, 131072),
+    "norm": ({"kind": "rms"}, {"kind": "layer"}, {"kind": "layer", "bias": True}),
+    "final_norm": MAYBE,
+    "embedding": ({}, {"norm": True}, {"width": 48}, {"width": 48, "norm": True}),
+    "positions": (
+        {"kind": "rope"},
+        {"kind": "alibi"},
+        {"kind": "none"},
+        {"kind": "learned", "rows": 1},
+        {"kind": "learned", "rows": 2050},
+    ),
+    "head": ({"tied": False}, {"tied": True}, {"tied": False, "bias": True}, {"tied": True, "bias": True}),
+}
 
 
 @st.composite
 def layer_specs(draw: st.DrawFn, windows: st.SearchStrategy[int | None] = WINDOWS) -> Spec:
-    return {
-        "mixer": draw(mixer_specs(windows)),
-        "ffn": {
-            "kind": "dense",
-            "d_ff": draw(st.sampled_from([1, 64, 688, 4096])),
-            "gated": draw(st.booleans()),
-            "bias": draw(st.booleans()),
-        },
-        "n_norms": draw(st.integers(0, 4)),
-        "parallel": draw(st.booleans()),
-    }
-
-
-@st.composite
-def position_specs(draw: st.DrawFn) -> Spec:
-    kind = draw(st.sampled_from(["rope", "alibi", "learned", "none"]))
-    return {"kind": kind} | ({"rows": draw(st.integers(1, 4096))} if kind == "learned" else {})
+    """An attention layer and its FFN."""
+    drawn = chosen(draw, MIXERS | FFNS | LAYERS)
+    heads = {"n_heads": drawn["n_kv_heads"] * drawn.pop("group"), "window": draw(windows)}
+    mixer = {"kind": "attention"} | heads | {key: drawn[key] for key in MIXERS if key in drawn}
+    ffn = {"kind": "dense"} | {key: drawn[key] for key in FFNS}
+    return {"mixer": mixer, "ffn": ffn} | {key: drawn[key] for key in LAYERS}
 
 
 @st.composite
@@ -71,23 +84,10 @@ def model_specs(
     draw: st.DrawFn, *, windows: st.SearchStrategy[int | None] = WINDOWS, dtypes: tuple[str, ...] = ("bf16", "fp16")
 ) -> Spec:
     """A decoder as a YAML file describes it."""
-    groups = st.fixed_dictionaries(
-        {"repeat": st.integers(1, 12), "layers": st.lists(layer_specs(windows), min_size=1, max_size=3).map(tuple)}
-    )
-    return {
-        "id": "generated",
-        "name": "Generated",
-        "dtype": draw(st.sampled_from(dtypes)),
-        "d_model": draw(st.sampled_from([1, 64, 96, 256, 1024])),
-        "vocab_size": draw(st.sampled_from([1, 50, 32000])),
-        "max_context_tokens": draw(st.sampled_from([1, 2048, 131072])),
-        "norm": draw(st.sampled_from([{"kind": "rms"}, {"kind": "layer"}, {"kind": "layer", "bias": True}])),
-        "final_norm": draw(st.booleans()),
-        "embedding": {"width": draw(st.sampled_from([None, None, 48])), "norm": draw(st.booleans())},
-        "positions": draw(position_specs()),
-        "layers": tuple(draw(st.lists(groups, min_size=1, max_size=3))),
-        "head": {"tied": draw(st.booleans()), "bias": draw(st.booleans())},
-    }
+    layers = st.lists(layer_specs(windows), min_size=1, max_size=3).map(tuple)
+    groups = [{"repeat": draw(st.integers(1, 12)), "layers": draw(layers)} for _ in range(draw(st.integers(1, 3)))]
+    rest = chosen(draw, OUTSIDE | {"dtype": dtypes})
+    return {"id": "generated", "name": "Generated", "layers": tuple(groups)} | rest
 
 
 def as_model(spec: Spec) -> Model:
@@ -118,18 +118,27 @@ FLOP_RATES = st.integers(1, 9999).map(lambda tera: tera * 1e12)
 BYTE_RATES = st.integers(1, 9999).map(lambda gigabytes: gigabytes * 1e9)
 
 
+UNITS: dict[str, Sequence[Any]] = {
+    "sixteen": (("fp16", "bf16"), ("bf16",), ("fp16",)),
+    "fp8": MAYBE,
+    "int8": MAYBE,
+    "fp4": MAYBE,
+    "tf32": MAYBE,
+}
+ABOVE_RATED: list[dict[str, float]] = [{}, {}, {"peak_max": 1.0}, {"peak_max": 1.07}, {"peak_acc16": 2.0}]
+
+
 @st.composite
 def chip_specs(draw: st.DrawFn) -> Spec:
     """Ceilings in SI: `matrix` [FLOP/s], `vector` [FLOP/s], `bandwidth` [B/s], `capacity` [B]; see `as_chip`."""
-    sixteen = draw(st.sampled_from([("fp16", "bf16"), ("bf16",), ("fp16",)]))
-    narrow = draw(st.lists(st.sampled_from(["fp8", "int8", "fp4", "tf32"]), unique=True))
+    units = chosen(draw, UNITS)
     matrix: Spec = {}
-    for dtype in (*sixteen, *narrow):
-        rated = draw(FLOP_RATES)
-        above = draw(st.sampled_from([None, None, 1.0, 1.07]))
-        narrow_sums = draw(st.sampled_from([None, None, 2.0])) if dtype in ("fp16", "fp8") else None
-        matrix[dtype] = {"peak": rated} | ({"peak_max": rated * above} if above else {})
-        matrix[dtype] |= {"peak_acc16": rated * narrow_sums} if narrow_sums else {}
+    for dtype in (*units.pop("sixteen"), *(name for name, has in units.items() if has)):
+        peak, more = (
+            draw(FLOP_RATES),
+            draw(st.sampled_from(ABOVE_RATED if dtype in ("fp16", "fp8") else ABOVE_RATED[:4])),
+        )
+        matrix[dtype] = {"peak": peak} | {key: peak * factor for key, factor in more.items()}
     return {
         "matrix": matrix,
         "vector": {"fp32": draw(FLOP_RATES)},  # every chip widens to fp32, so every format runs
@@ -205,14 +214,15 @@ def deployments() -> st.SearchStrategy[Deployment]:
 @st.composite
 def seqs(draw: st.DrawFn, *, max_seq: int = 16, max_new: int = 2048, max_past: int = 10_000) -> Seqs:
     """One part of a pass. Decodes (one new token) and empty caches are as common as the rest together."""
-    n_new = draw(st.just(1) | st.integers(1, max_new))
-    n_past = draw(st.just(0) | st.integers(0, max_past))
+    kind = chosen(draw, {"one": MAYBE, "new": MAYBE, "past": MAYBE, "shared": (0.0, 0.5, 1.0), "logits": (1, 0, "all")})
+    n_new = draw(st.integers(1, max_new)) if kind["new"] else 1
+    n_past = draw(st.integers(0, max_past)) if kind["past"] else 0
     return Seqs(
-        n_seq=draw(st.just(1) | st.integers(1, max_seq)),
+        n_seq=draw(st.integers(1, max_seq)) if kind["one"] else 1,
         n_new=n_new,
         n_past=n_past,
-        n_shared=draw(st.sampled_from([0, n_past // 2, n_past])),
-        n_logits=draw(st.sampled_from([0, 1, n_new])),
+        n_shared=n_past * kind["shared"] // 1,
+        n_logits=n_new if kind["logits"] == "all" else kind["logits"],
     )
 
 

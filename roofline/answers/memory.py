@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from roofline.num import Num, checked
-from roofline.specs.deployment import Deployment
+from roofline.num import Num, checked, common_shape
+from roofline.specs.deployment import Deployment, require_deployment
 from roofline.specs.model import Model
 from roofline.specs.precision import Precision
 from roofline.work.footprint import resident_weight_bytes
@@ -71,6 +71,7 @@ def kv_bytes(
     """
     context = checked(context_tokens, name="context_tokens", low=0.0, high=MAX_TOKENS)
     n_seq = checked(batch, name="batch", low=1.0, high=MAX_TOKENS)
+    common_shape(context_tokens=context, batch=n_seq)
     return cache_bytes(model, context_tokens=context, n_seq=n_seq, numerics=Precision(kv=kv).of(model), policy=policy)
 
 
@@ -87,8 +88,10 @@ def memory(deployment: Deployment, *, context_tokens: Any, batch: Any = 1) -> Me
     >>> m.fits, m.max_batch
     (True, 64.0)
     """
+    require_deployment(deployment, "memory")
     context = checked(context_tokens, name="context_tokens", low=0.0, high=MAX_TOKENS)
     n_seq = checked(batch, name="batch", low=1.0, high=MAX_TOKENS)
+    common_shape(context_tokens=context, batch=n_seq)
     model, numerics = deployment.model, deployment.numerics
     weights = resident_weight_bytes(model, numerics=numerics)
     capacity = deployment.hardware.memory_bytes

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.answers.memory import Memory, memory
-from roofline.errors import SpecError
-from roofline.num import Num, checked
-from roofline.specs.deployment import Deployment
+from roofline.errors import SpecError, shown
+from roofline.num import Num, checked, common_shape
+from roofline.specs.deployment import Deployment, require_deployment
 from roofline.timing.clock import Timing, clock
 from roofline.timing.efficiency import IDEAL
 from roofline.units import format_si
@@ -58,7 +58,10 @@ def prefill(
     >>> t.bound, round(t.floor_s * 1e3, 1)
     ('compute', 30.0)
     """
-    return _time(deployment, attention, n_seq=batch, n_new=prompt_tokens, n_past=n_past)
+    require_deployment(deployment, "prefill")
+    given = _checked(prompt_tokens=prompt_tokens, batch=batch, n_past=n_past)
+    seqs = Seqs(n_seq=given["batch"], n_new=given["prompt_tokens"], n_past=given["n_past"])
+    return _time(deployment, seqs, attention)
 
 
 def decode(
@@ -86,15 +89,12 @@ def decode(
     >>> t.bound, round(t.floor_s * 1e3, 2)
     ('memory', 14.74)
     """
-    return _time(deployment, attention, n_seq=batch, n_new=1.0, n_past=context_tokens)
+    require_deployment(deployment, "decode")
+    given = _checked(context_tokens=context_tokens, batch=batch)
+    return _time(deployment, Seqs(n_seq=given["batch"], n_new=1.0, n_past=given["context_tokens"]), attention)
 
 
-def _time(deployment: Deployment, attention: AttentionKernel, *, n_seq: Any, n_new: Any, n_past: Any) -> Timing:
-    seqs = Seqs(
-        n_seq=_named(n_seq, "batch"),
-        n_new=_named(n_new, "prompt_tokens"),
-        n_past=_named(n_past, "context_tokens", least=0.0),
-    )
+def _time(deployment: Deployment, seqs: Seqs, attention: AttentionKernel) -> Timing:
     chip, n_points = deployment.hardware, math.prod(seqs.shape)
     if n_points <= GRID_POINTS:
         ledger = count(
@@ -108,8 +108,12 @@ def _time(deployment: Deployment, attention: AttentionKernel, *, n_seq: Any, n_n
     return Timing(rows, parts, shape=seqs.shape, chip=chip, efficiency=IDEAL)
 
 
-def _named(value: Any, name: str, *, least: float = 1.0) -> Num:
-    return checked(value, name=name, low=least, high=MAX_TOKENS)
+def _checked(**fields: Any) -> dict[str, Num]:
+    """The fields as numbers in range, under the caller's own names; they must broadcast together."""
+    least = {"n_past": 0.0, "context_tokens": 0.0}
+    nums = {n: checked(v, name=n, low=least.get(n, 1.0), high=MAX_TOKENS) for n, v in fields.items()}
+    common_shape(**nums)
+    return nums
 
 
 def _sums(flat: Seqs, where: slice) -> PassSums:
@@ -290,15 +294,18 @@ def predict(
     (240, 5.16, True)
     """
     if not isinstance(deployment, Deployment):
-        members = tuple(deployment)
+        members = tuple(deployment) if isinstance(deployment, (list, tuple)) else (deployment,)
+        for member in members:
+            require_deployment(member, "predict(deployment)")
         if not members:
             raise SpecError("predict: expected at least one deployment, got an empty list")
         return Comparison(
             tuple(predict(d, prompt_tokens=prompt_tokens, output_tokens=output_tokens, batch=batch) for d in members)
         )
     n_out = _n_output(output_tokens)
-    first = prefill(deployment, prompt_tokens=prompt_tokens, batch=batch)
-    prompt, n_seq = _named(prompt_tokens, "prompt_tokens"), _named(batch, "batch")
+    given = _checked(prompt_tokens=prompt_tokens, batch=batch)
+    prompt, n_seq = given["prompt_tokens"], given["batch"]
+    first = prefill(deployment, prompt_tokens=prompt, batch=n_seq)
     steps = _decodes(deployment, prompt, n_seq, n_out)
     n_steps = n_out - 1
     mean = decode(deployment, context_tokens=prompt + (n_steps - 1) / 2.0, batch=n_seq) if n_steps else None
@@ -325,9 +332,9 @@ def predict(
 
 def _n_output(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-        raise SpecError(f"output_tokens: expected a whole number, got {value!r}")
+        raise SpecError(f"output_tokens: expected a whole number, got {shown(value)}")
     if not 1 <= value <= MAX_OUTPUT_TOKENS:
-        raise SpecError(f"output_tokens: expected 1 to {MAX_OUTPUT_TOKENS:,}, got {value}")
+        raise SpecError(f"output_tokens: expected 1 to {MAX_OUTPUT_TOKENS:,}, got {shown(value)}")
     return int(value)
 
 

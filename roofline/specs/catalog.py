@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from roofline.errors import SpecError, UnknownName, Unsupported, did_you_mean, shorten
+from roofline.errors import SpecError, UnknownName, Unsupported, did_you_mean, shorten, shown
 from roofline.specs.hardware import Hardware
 from roofline.specs.model import Model
 
@@ -22,6 +22,8 @@ __all__ = ["hardware", "hardware_ids", "load_yaml", "model", "model_ids", "spec_
 
 MAX_YAML_BYTES = 1_000_000
 MAX_YAML_DEPTH = 30
+
+_NOT_DECIMAL = re.compile(r"^[-+]?0[0-9xob_]|:", re.I)  # YAML 1.1 reads 010 as eight and 1:08 as sixty-eight
 
 PathLike = str | os.PathLike[str]
 
@@ -34,6 +36,7 @@ def hardware(name: PathLike, *, search: Sequence[PathLike] = ()) -> Hardware:
     >>> hardware("m5-max:64GB").memory_bytes == 64 * 2**30
     True
     """
+    _require_name(name, "hardware")
     base, _, size = os.fspath(name).partition(":") if not _is_path(name) else (os.fspath(name), "", "")
     data, where = _found(base, "hardware", search)
     chip = Hardware.read(data, where=where)
@@ -46,6 +49,7 @@ def model(name: PathLike, *, search: Sequence[PathLike] = ()) -> Model:
     >>> model("llama-3.1-8b").n_params
     8030261248
     """
+    _require_name(name, "model")
     data, where = _found(os.fspath(name), "models", search)
     return Model.read(data, where=where)
 
@@ -88,6 +92,11 @@ def _shipped(kind: str) -> Path:
     raise SpecError(f"the shipped {kind} folder is missing from this installation; reinstall llm-roofline")
 
 
+def _require_name(name: object, where: str) -> None:
+    if not isinstance(name, (str, os.PathLike)):
+        raise SpecError(f"{where}: expected a name or a path, got {name!r:.60}")
+
+
 def _is_path(name: PathLike) -> bool:
     text = os.fspath(name)
     return not isinstance(name, str) or os.sep in text or text.endswith((".yaml", ".yml", ".json", ".gguf"))
@@ -109,19 +118,33 @@ def _by_name(name: str, kind: str, search: Sequence[PathLike]) -> Path:
     if wanted in files:
         return files[wanted]
     for path in files.values():
-        if wanted in _aliases(path):
+        if wanted in _raw(path) and wanted in _aliases(path):
             return path
     noun = "hardware" if kind == "hardware" else "model"
     known = [*files, *(a for p in files.values() for a in _aliases(p))]
-    hint = did_you_mean(name, known)
+    hint = did_you_mean(shorten(name), known)
     raise UnknownName(f'no {noun} named "{shorten(name)}"{hint}  (roofline {kind} lists all)')
 
 
 @lru_cache(maxsize=4096)
+def _raw(path: Path) -> str:
+    """A file's text in lower case, to look for an alias before parsing it; empty where it cannot be read."""
+    try:
+        return (
+            path.read_text(encoding="utf-8", errors="replace").lower() if path.stat().st_size <= MAX_YAML_BYTES else ""
+        )
+    except (OSError, ValueError):
+        return ""
+
+
+@lru_cache(maxsize=4096)
 def _aliases(path: Path) -> tuple[str, ...]:
-    """The `aliases: [...]` line of a spec, read without parsing the file (an alias is looked up among a hundred files)."""
-    line = re.search(r"^aliases:\s*\[(.*?)\]", path.read_text(encoding="utf-8"), re.M | re.S)
-    return tuple(a.strip(" '\"\n").lower() for a in line[1].split(",")) if line else ()
+    """The aliases a file gives; none where it is broken (asked for by its own name, it says how)."""
+    try:
+        given = load_yaml(path).get("aliases", ())
+    except SpecError:
+        return ()
+    return tuple(str(a).lower() for a in given) if isinstance(given, tuple) else ()
 
 
 def load_yaml(path: Path) -> dict[str, Any]:
@@ -134,8 +157,8 @@ def load_yaml(path: Path) -> dict[str, Any]:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
         raise SpecError(f"{path}: expected UTF-8 text") from None
-    except OSError as error:
-        raise SpecError(f"{path}: cannot be read ({error.strerror or error})") from None
+    except (OSError, ValueError) as error:  # ValueError: a name with a null byte
+        raise SpecError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
     loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
         _refuse_tricks(yaml.parse(text, Loader=loader), path)
@@ -146,8 +169,9 @@ def load_yaml(path: Path) -> dict[str, Any]:
         place = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
         raise SpecError(f"{place}: not valid YAML ({getattr(error, 'problem', None) or 'unreadable'})") from None
     if not isinstance(data, dict):
-        shown = "nothing" if data is None else f"a {type(data).__name__}"
-        raise SpecError(f"{path}: expected a mapping of keys to values, got {shown}")
+        raise SpecError(
+            f"{path}: expected a mapping of keys to values, got {'nothing' if data is None else shown(data)}"
+        )
     return data
 
 
@@ -173,24 +197,29 @@ def _refuse_tricks(events: Any, path: Path) -> None:
             raise SpecError(f"{mark}: YAML tags such as {event.tag} are not read; write plain values")
 
 
-def _plain(node: Any, path: Path, scalar: Any) -> Any:
+def _plain(node: Any, path: Path, scalar: Any, place: str = "") -> Any:
     """Dicts, tuples and scalars of a composed node; a key written twice is an error, not a silent override."""
     import yaml
 
     if isinstance(node, yaml.MappingNode):
         out: dict[str, Any] = {}
         for key_node, value_node in node.value:
-            mark = f"{path}:{key_node.start_mark.line + 1}:{key_node.start_mark.column + 1}"
             if not isinstance(key_node, yaml.ScalarNode):
-                raise SpecError(f"{mark}: expected a plain key")
+                raise SpecError(f"{_mark(path, key_node)}: expected a plain key")
             key = str(key_node.value)
             if key in out:
-                raise SpecError(f"{mark}: the key {key} stands here a second time")
-            out[key] = _plain(value_node, path, scalar)
+                raise SpecError(f"{_mark(path, key_node)}: the key {shorten(key)} stands here a second time")
+            out[key] = _plain(value_node, path, scalar, f"{place}{key}: ")
         return out
     if isinstance(node, yaml.SequenceNode):
-        return tuple(_plain(item, path, scalar) for item in node.value)
+        return tuple(_plain(item, path, scalar, place) for item in node.value)
+    if node.tag.endswith((":int", ":float")) and _NOT_DECIMAL.search(node.value):
+        raise SpecError(f"{_mark(path, node)}: {place}expected a number in decimal, got {shorten(node.value)}")
     try:
         return scalar.construct_object(node)
-    except ValueError as error:  # a date such as 2026-13-40
-        raise SpecError(f"{path}:{node.start_mark.line + 1}:{node.start_mark.column + 1}: {error}") from None
+    except ValueError as error:  # a date such as 2026-13-40, an integer of thousands of digits
+        raise SpecError(f"{_mark(path, node)}: {place}{error}") from None
+
+
+def _mark(path: Path, node: Any) -> str:
+    return f"{path}:{node.start_mark.line + 1}:{node.start_mark.column + 1}"

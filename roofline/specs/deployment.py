@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from roofline.errors import SpecError, UnknownName, did_you_mean
+from roofline.errors import SpecError, UnknownName, did_you_mean, shorten, shown
 from roofline.specs.hardware import Hardware
 from roofline.specs.model import Model
 from roofline.specs.plan import Plan
 from roofline.specs.precision import Numerics, Precision, require_units, substitutions
 
-__all__ = ["ENGINES", "Deployment"]
+__all__ = ["ENGINES", "Deployment", "require_deployment"]
 
 ENGINES = ("ideal",)
 """Engines whose shortfall from the ideal is known. `ideal` is the machine itself: full efficiency, no overhead."""
@@ -46,14 +46,14 @@ class Deployment:
         engine: str = "ideal",
     ) -> None:
         """`weights`, `kv`, `activations` and `head` are shorthand for the fields of a `Precision`, and override it."""
-        for name, value, kind in (("model", model, Model), ("hardware", hardware, Hardware)):
-            if not isinstance(value, kind):
-                raise SpecError(
-                    f"Deployment({name}=…): expected a {kind.__name__}, got {value!r}; use roofline.{name}(name)"
-                )
+        _require("model", model, Model, "roofline.model(name)")
+        _require("hardware", hardware, Hardware, "roofline.hardware(name)")
+        _require("plan", plan or Plan(), Plan, "roofline.Plan(tp=1)")
+        _require("precision", precision or Precision(), Precision, "roofline.Precision(weights=…)")
         if engine not in ENGINES:
+            near = did_you_mean(str(engine), ENGINES)
             raise UnknownName(
-                f'no engine named "{engine}"{did_you_mean(engine, ENGINES)}; known so far: {", ".join(ENGINES)}'
+                f'engine: no engine named "{shorten(str(engine))}"{near}; known so far: {", ".join(ENGINES)}'
             )
         short = {"weights": weights, "kv": kv, "activations": activations, "head": head}
         given = {name: value for name, value in short.items() if value is not None}
@@ -84,3 +84,15 @@ class Deployment:
     def said(self) -> tuple[str, ...]:
         """What this chip does differently from what the formats ask for, in sentences."""
         return substitutions(self.precision, self.model, self.hardware)
+
+
+def _require(name: str, value: object, kind: type, make: str) -> None:
+    if not isinstance(value, kind):
+        raise SpecError(f"Deployment({name}=…): expected a {kind.__name__}, got {shown(value)}; use {make}")
+
+
+def require_deployment(value: object, where: str) -> None:
+    """Raise unless the value is a Deployment, and say how to make one."""
+    if not isinstance(value, Deployment):
+        make = "roofline.Deployment(model=…, hardware=…)"
+        raise SpecError(f"{where}: expected a Deployment, got {shown(value)}; make one with {make}")

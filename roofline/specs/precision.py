@@ -18,9 +18,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, model_validator
 
 from roofline.dtypes import FORMATS, Format, format_named
 from roofline.errors import SpecError, UnknownName, shorten
@@ -37,7 +37,18 @@ _FALLBACK = {
     "bf16": ("fp16", "fp32"), "fp16": ("bf16", "fp32"), "tf32": ("fp32",), "fp32": (),
 }  # fmt: skip
 
+
+def _compute_dtype(name: str) -> str:
+    dtype = {"f16": "fp16", "f32": "fp32", "bfloat16": "bf16", "float16": "fp16"}.get(name.lower(), name.lower())
+    if dtype != "auto" and dtype not in COMPUTE_DTYPES:
+        known = ", ".join(COMPUTE_DTYPES)
+        raise UnknownName(f'activations: no compute dtype named "{shorten(name)}"; use auto or one of {known}')
+    return dtype
+
+
 FormatName = Annotated[str, AfterValidator(lambda v: format_named(v).name)]
+FormatOrAuto = Annotated[str, AfterValidator(lambda v: v if v == "auto" else format_named(v).name)]
+ComputeDType = Annotated[str, AfterValidator(_compute_dtype)]
 
 
 class Precision(Record):
@@ -50,15 +61,25 @@ class Precision(Record):
 
     weights: FormatName | None = None
     kv: FormatName | None = None
-    activations: str = "auto"
-    head: str = "auto"
+    activations: ComputeDType = "auto"
+    head: FormatOrAuto = "auto"
+
+    @model_validator(mode="after")
+    def _narrow_units_need_narrow_weights(self) -> Self:
+        narrow = self.activations in ("fp8", "int8", "fp4", "int4")
+        if narrow and (self.weights is None or format_named(self.weights).bits > 9):
+            weights = self.weights or "the checkpoint's own"
+            raise SpecError(
+                f"activations: {self.activations} needs weights of 8 bits or fewer, got {weights}; set weights too"
+            )
+        return self
 
     def of(self, model: Model) -> Numerics:
         """The formats and compute dtypes of one model's tensors."""
         weights = format_named(self.weights or model.dtype)
         half = model.dtype if model.dtype in ("fp16", "bf16") else "bf16"  # what an fp32 checkpoint is quantised from
         activations = weights.name if weights.name in ("fp32", "fp16", "bf16") else half
-        forced = None if self.activations == "auto" else _compute_dtype(self.activations, weights)
+        forced = None if self.activations == "auto" else self.activations
         return Numerics(
             weights=weights,
             kv=format_named(self.kv or activations),
@@ -66,17 +87,6 @@ class Precision(Record):
             dense=activations,
             forced=forced,
         )
-
-
-def _compute_dtype(name: str, weights: Format) -> str:
-    dtype = {"f16": "fp16", "f32": "fp32", "bfloat16": "bf16", "float16": "fp16"}.get(name.lower(), name.lower())
-    if dtype not in COMPUTE_DTYPES:
-        raise UnknownName(
-            f'activations: no compute dtype named "{shorten(name)}"; use auto or one of {", ".join(COMPUTE_DTYPES)}'
-        )
-    if dtype in ("fp8", "int8", "fp4", "int4") and weights.bits > 9:
-        raise SpecError(f"activations: {dtype} needs weights of 8 bits or fewer, got {weights.name}; set weights too")
-    return dtype
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from roofline.errors import RooflineError, SpecError, did_you_mean, shorten
+from roofline.errors import RooflineError, SpecError, did_you_mean, shorten, shown
 from roofline.units import BYTES, BYTES_PER_S, FLOPS_PER_S, SECONDS, USD_PER_HOUR, WATTS, parse
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Record(BaseModel, metaclass=_SaysWhatIsWrong):
     def read(cls, data: Any, *, where: str) -> Self:
         """Validate plain data (what a YAML file holds); a `SpecError` names the place, the want, the value, the cure."""
         if not isinstance(data, dict):
-            raise SpecError(f"{where}: expected a mapping of keys to values, got {_kind(data)}")
+            raise SpecError(f"{where}: expected a mapping of keys to values, got {shown(data)}")
         try:
             return cls.model_validate(data)
         except ValidationError as error:
@@ -77,7 +77,7 @@ def explain_validation(error: ValidationError, cls: type[BaseModel]) -> list[str
     problems = []
     for item in sorted(error.errors(include_url=False), key=lambda e: e["type"] != "extra_forbidden"):
         steps = [s for s in item["loc"] if s != "[key]" and not (isinstance(s, str) and s.startswith("function-"))]
-        place = "".join(f"{s}: " for s in (".".join(str(s) for s in steps),) if s)
+        place = "".join(f"{s}: " for s in (".".join(shorten(str(s), 40) for s in steps),) if s)
         problems.append(place + _sentence(dict(item), steps, cls))
     return problems
 
@@ -93,41 +93,31 @@ def _sentence(item: dict[str, Any], steps: list[int | str], cls: type[BaseModel]
     if kind == "value_error":
         return str(context.get("error", item["msg"]))
     if kind == "literal_error":
-        return f"expected one of {context['expected']}, got {_kind(value)}{_near(value, context['expected'])}"
+        return f"expected one of {context['expected']}, got {shown(value)}{_near(value, context['expected'])}"
     if kind == "union_tag_invalid":
         return f"unknown kind {context['tag']!r}; expected one of {context['expected_tags']}"
     if kind == "union_tag_not_found":
-        return f"expected a mapping with a kind: key, got {_kind(value)}"
+        return f"expected a mapping with a kind: key, got {shown(value)}"
     message = str(item["msg"])
     message = message[0].lower() + message[1:]
-    return f"{message.replace('input should be', 'expected')}, got {_kind(value)}"
+    return f"{message.replace('input should be', 'expected')}, got {shown(value)}"
 
 
 def _near(value: object, expected: str) -> str:
     return did_you_mean(str(value), [w.strip(" '") for w in expected.replace(" or ", ",").split(",")])
 
 
-def _kind(value: object) -> str:
-    """How a value is shown in an error: short, and with its kind where that is the point."""
-    if value is None:
-        return "nothing (null)"
-    if isinstance(value, dict):
-        return "a mapping"
-    if isinstance(value, (list, tuple)):
-        return f"a list of {len(value)}"
-    return shorten(repr(value))
-
-
 def _keys_at(cls: type[BaseModel], steps: list[int | str]) -> set[str]:
     """The keys that the record at `steps` knows, under the names a file uses; empty where it cannot be told."""
     current: Any = cls
-    for step in steps:
-        if isinstance(step, int):
-            continue
-        found = _record_in(_annotation(current, step)) if isinstance(current, type) else None
-        if found is None:
+    names = iter([s for s in steps if not isinstance(s, int)])
+    for name in names:
+        annotation = _annotation(current, name)
+        if getattr(annotation, "__origin__", None) is dict:
+            next(names, None)  # the next step is a key of the mapping, not of a record
+        current = _record_in(annotation)
+        if current is None:
             return set()
-        current = found
     return {f.alias or name for name, f in current.model_fields.items()}
 
 

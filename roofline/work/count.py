@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import lru_cache
 
-from roofline.errors import SpecError
+from roofline.errors import SpecError, shown
 from roofline.ledger import Ledger, Linear, Op, Row
 from roofline.specs.model import Layer, Model
 from roofline.specs.plan import Plan
@@ -60,8 +60,6 @@ def count(
     >>> round(ledger.flops / 1e9, 1), round(ledger.weight_bytes / 1e9, 1)
     (52.1, 13.2)
     """
-    if attention not in ("flash", "eager"):
-        raise SpecError(f'attention: expected "flash" or "eager", got {attention!r}')
     sums = PassSums(as_step(step))
     rows, resident_bytes = rows_of(model, precision or Precision(), attention)
     return Ledger(
@@ -69,9 +67,15 @@ def count(
     )
 
 
-@lru_cache(maxsize=256)
 def rows_of(model: Model, precision: Precision, kernel: AttentionKernel) -> tuple[tuple[Row, ...], float]:
-    """The rows of a model and the bytes of its weights: everything about a pass but its sums."""
+    """The rows of a model and the bytes of its weights: everything about a pass but its sums. Kept for the next pass."""
+    if kernel != "flash" and kernel != "eager":
+        raise SpecError(f'attention: expected "flash" or "eager", got {shown(kernel)}')
+    return _kept_rows(model, precision, kernel)
+
+
+@lru_cache(maxsize=256)
+def _kept_rows(model: Model, precision: Precision, kernel: AttentionKernel) -> tuple[tuple[Row, ...], float]:
     numerics = precision.of(model)
     return tuple(_rows(model, numerics=numerics, kernel=kernel)), resident_weight_bytes(model, numerics=numerics)
 

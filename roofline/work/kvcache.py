@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from roofline.errors import SpecError
+from roofline.errors import SpecError, shown
 from roofline.ledger import add_up
 from roofline.num import Num
 from roofline.specs.model import Model
@@ -44,7 +44,7 @@ def cache_bytes(
     1024.0
     """
     if policy not in ("window", "allocated"):
-        raise SpecError(f'policy: expected "window" or "allocated", got {policy!r}')
+        raise SpecError(f'policy: expected "window" or "allocated", got {shown(policy)}')
     per_sequence: Num = add_up(
         repeat * kv_bytes_per_token(layer.mixer, numerics=numerics) * _held(context_tokens, layer.mixer.window, policy)
         for repeat, layer in model.each_layer()

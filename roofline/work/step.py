@@ -14,9 +14,9 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.errors import SpecError, shorten
+from roofline.errors import SpecError, shown
 from roofline.ledger import Linear, add_up
-from roofline.num import Num, checked
+from roofline.num import Num, checked, common_shape
 
 __all__ = ["PassSums", "Seqs", "Step", "Sum", "as_step", "visible_pairs", "visible_past"]
 
@@ -59,10 +59,13 @@ class Seqs:
             value = checked(given, name=name, low=low, high=MAX_TOKENS, above=above)
             own = value.copy() if isinstance(value, np.ndarray) else value  # the caller may go on to reuse the array
             object.__setattr__(self, name, own)
-        if not np.all(np.less_equal(self.n_shared, self.n_past)):
-            raise SpecError("n_shared: expected at most n_past; a shared prefix is part of what is cached")
-        if not np.all(np.less_equal(self.n_logits, self.n_new)):
-            raise SpecError("n_logits: expected at most n_new; logits come from this pass's tokens")
+        _at_most(
+            self.shape,
+            self.n_shared,
+            self.n_past,
+            "n_shared: expected at most n_past, which a shared prefix is part of",
+        )
+        _at_most(self.shape, self.n_logits, self.n_new, "n_logits: expected at most n_new, whose tokens they come from")
 
     @property
     def n_tokens(self) -> Num:
@@ -72,12 +75,7 @@ class Seqs:
     @property
     def shape(self) -> tuple[int, ...]:
         """Shape of the grid the fields broadcast to."""
-        fields = [np.shape(getattr(self, name)) for name, _, _ in _RANGES]
-        try:
-            return np.broadcast_shapes(*fields)
-        except ValueError:
-            shown = ", ".join(f"{name} {shape}" for (name, _, _), shape in zip(_RANGES, fields, strict=True) if shape)
-            raise SpecError(f"these fields do not broadcast together: {shown}") from None
+        return common_shape(**{name: getattr(self, name) for name, _, _ in _RANGES})
 
     def flat(self) -> Seqs:
         """The same grid along one axis; a scalar field stays a scalar."""
@@ -114,10 +112,20 @@ def as_step(step: Seqs | Step) -> Step:
     >>> len(as_step(Seqs(n_seq=1, n_new=1)))
     1
     """
-    parts = (step,) if isinstance(step, Seqs) else tuple(step)
+    parts: Step = (step,) if isinstance(step, Seqs) else tuple(step) if isinstance(step, (tuple, list)) else ()
     if not parts or not all(isinstance(p, Seqs) for p in parts):
-        raise SpecError(f"step: expected one Seqs or a tuple of them, got {shorten(repr(step))}")
+        raise SpecError(f"step: expected one Seqs or a tuple of them, got {shown(step)}")
+    if len(parts) > 1:
+        common_shape(**{f"part {i}": np.empty(p.shape) for i, p in enumerate(parts)})
     return parts
+
+
+def _at_most(shape: tuple[int, ...], value: Num, limit: Num, message: str) -> None:
+    within = np.broadcast_to(np.less_equal(value, limit), shape)
+    if not within.all():
+        where = int(np.argmin(within))
+        got, of = (float(np.broadcast_to(x, shape).flat[where]) for x in (value, limit))
+        raise SpecError(f"{message}, got {got:g} of {of:g}")
 
 
 def visible_pairs(*, n_new: Num, n_past: Num, window: int | None) -> Num:

@@ -14,12 +14,12 @@ HEAD_ELEMENTS = 128_256 * 4096
 
 
 def numerics(**words: str) -> Numerics:
-    return rl.Precision(**words).of(LLAMA)  # type: ignore[arg-type]
+    return rl.Precision(**words).of(LLAMA)
 
 
 def head_bytes(**words: str) -> float:
     """What a pass reads for the head under this precision."""
-    ledger = rl.count(LLAMA, rl.Seqs(n_seq=1, n_new=1), precision=rl.Precision(**words))  # type: ignore[arg-type]
+    ledger = rl.count(LLAMA, rl.Seqs(n_seq=1, n_new=1), precision=rl.Precision(**words))
     (head,) = (op for op in ledger.ops if op.kind == "head")
     return float(head.weight_bytes)
 

@@ -20,17 +20,18 @@ def test_seconds_are_the_roofline_of_every_op_added_up(
     model: rl.Model, step: Step, chip: rl.Hardware, precision: rl.Precision, efficiency: rl.Efficiency, kernel: Any
 ) -> None:
     ledger = rl.count(model, step, precision=precision, attention=kernel)
-    seconds = compute = memory = launches = 0.0
+    seconds: Any = 0.0
+    compute: Any = 0.0
+    memory: Any = 0.0
+    launches = 0.0
     for op in ledger.ops:
         peak = efficiency.compute * chip.peak_flops_per_s(run_dtype(op.compute_dtype, chip))
         work, traffic = op.executed_flops / peak, op.bytes / (efficiency.memory * chip.hbm_bytes_per_s)
         launch = op.n_launch * efficiency.launch_s
         seconds += op.repeat * (max(work, traffic) + launch)
-        compute, memory, launches = (
-            compute + op.repeat * work,
-            memory + op.repeat * traffic,
-            launches + op.repeat * launch,
-        )
+        compute += op.repeat * work
+        memory += op.repeat * traffic
+        launches += op.repeat * launch
     timing = rl.clock(ledger, chip, efficiency=efficiency)
     assert timing.seconds == pytest.approx(seconds, rel=1e-12)
     shares = {"compute": compute, "memory": memory, "overhead": launches}
@@ -42,7 +43,8 @@ def test_the_floor_is_one_maximum_over_compulsory_work_at_the_highest_lawful_rat
     model: rl.Model, step: Step, chip: rl.Hardware, precision: rl.Precision
 ) -> None:
     ledger = rl.count(model, step, precision=precision)
-    work = traffic = 0.0
+    work: Any = 0.0
+    traffic: Any = 0.0
     for op in ledger.ops:
         lawful = lawful_dtypes(op.store_dtype, op.compute_dtype, chip)
         work += op.repeat * op.flops / max(chip.bound_flops_per_s(dtype) for dtype in lawful)

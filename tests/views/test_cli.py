@@ -105,7 +105,7 @@ def test_explain_json_has_a_row_for_every_product(capsys: pytest.CaptureFixture[
     names = [row["name"] for row in rows]
     assert names == [
         "embedding", "q_proj", "k_proj", "v_proj", "scores", "values", "o_proj", "gate_proj", "up_proj", "down_proj",
-        "elementwise", "lm_head",
+        "elementwise", "final_norm", "lm_head",
     ]  # fmt: skip
     assert rows[1]["flops"] == 32 * 134217728
 

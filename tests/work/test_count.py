@@ -25,7 +25,7 @@ def keys_seen(n_new: int, n_past: int, window: int | None) -> list[int]:
 
 def by_the_book(spec: Spec, step: Step, kernel: str) -> dict[str, float]:
     """FLOPs and 16-bit bytes of a pass: every product 2 · rows · in · out, every matrix and bias once; no norms."""
-    d_model, width = spec["d_model"], spec["embedding"]["width"] or spec["d_model"]
+    d_model, width = spec["d_model"], spec["embedding"].get("width", spec["d_model"])
     tokens = sum(int(s.n_seq * s.n_new) for s in step)
     logits = sum(int(s.n_seq * s.n_logits) for s in step)
     flops = executed = kv_read = kv_write = matrix_elements = vector_elements = score_bytes = 0
@@ -59,7 +59,7 @@ def by_the_book(spec: Spec, step: Step, kernel: str) -> dict[str, float]:
     head = 2 * logits * width * spec["vocab_size"]
     if logits:  # a pass that wants none need not read the head
         matrix_elements += width * spec["vocab_size"]
-        vector_elements += spec["vocab_size"] * spec["head"]["bias"]
+        vector_elements += spec["vocab_size"] * spec["head"].get("bias", False)
     rows = width + (d_model if spec["positions"]["kind"] == "learned" else 0)
     return {
         "flops": flops + head,
@@ -145,7 +145,8 @@ def test_one_query_row_against_all_keys_is_the_fused_work_of_a_group() -> None:
 
 def test_int64_would_wrap_where_float64_does_not() -> None:
     """2.1e10 FLOP a token · 1e12 tokens is 1e22, past 9.2e18."""
-    ledger = rl.count(rl.model("llama-3.1-8b"), rl.Seqs(n_seq=np.int64(10**6), n_new=np.int64(10**6)))
+    million: Any = np.int64(10**6)
+    ledger = rl.count(rl.model("llama-3.1-8b"), rl.Seqs(n_seq=million, n_new=million))
     assert 1e22 < ledger.flops < 1e24
 
 

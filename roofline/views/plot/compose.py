@@ -91,13 +91,13 @@ def _on_new(axes: tuple[Any, ...], panels: Sequence[Panel], headline: Headline |
                 part.set_ylabel("")
                 part.tick_params(axis="y", which="both", labelleft=False)
     band(figure, title=top.title, line=top.line, name=top.x_name, foot=footer(), look=look)
-    figure.draw_without_rendering()
+    _lay_out(axes)
     titles = []
     for ax, panel in zip(axes, panels, strict=True):
         fit_names(ax, _lowest(ax), look.size)
         title, line = (panel.short, "") if headline else (panel.title, panel.line)
         titles.append(head(ax, title, line, look=look, to_edge=headline is None))
-    figure.draw_without_rendering()
+    _lay_out(axes)
     for ax, panel, title in zip(axes, panels, titles, strict=True):
         if headline is None:
             align_head(ax, title)
@@ -126,8 +126,11 @@ def _look_of(ax: Any, look: Look) -> Look:
 
 
 def _lay_out(axes: tuple[Any, ...]) -> None:
+    """Put the Axes where they will stand when drawn."""
     for figure in dict.fromkeys(ax.figure.figure for ax in axes):
-        figure.draw_without_rendering()
+        engine = figure.get_layout_engine()
+        if engine is not None:
+            engine.execute(figure)
 
 
 def _finish(ax: Any, panel: Panel, look: Look) -> None:

@@ -95,22 +95,37 @@ def letter_ceilings(ax: Any, roof: Roof, look: Look) -> None:
 
 
 def _spread_ceilings(ax: Any, look: Look) -> None:
-    """Move labels of ceilings apart where they stand closer than a line of text, with a leader to the line."""
+    """Move labels in the margin apart, and under the top of the Axes; a moved one gets a line to its ceiling."""
     if not look.has_margin:
         return
-    pt, below = 72.0 / ax.figure.figure.dpi, -np.inf
-    for text in ax.roofline_ceilings:
-        y = float(ax.transData.transform((1.0, text.xy[1]))[1]) * pt
-        moved = max(0.0, below + CEILING_GAP - y)
-        below = y + moved
-        if moved > 0.5:
-            dx, dy = text.xyann
-            text.xyann = (dx + 5.0, dy + moved)
+    frame, pt = ax.get_window_extent(), 72.0 / ax.figure.figure.dpi
+    at = [float(ax.transData.transform((1.0, text.xy[1]))[1]) * pt for text in ax.roofline_ceilings]
+    for text, y, there in zip(ax.roofline_ceilings, at, _apart(at, top=frame.y1 * pt), strict=True):
+        if abs(there - y) > 0.5:
+            text.xyann = (text.xyann[0], there - y)
             ax.annotate(
-                "", text.xy, xycoords=ax.get_yaxis_transform(), xytext=(dx + 4.0, dy + moved),
-                textcoords="offset points", annotation_clip=False, in_layout=False,
-                arrowprops={"arrowstyle": "-", "color": look.theme.grey, "linewidth": 0.6, "shrinkA": 0, "shrinkB": 0},
+                "", text.xy, xycoords=ax.get_yaxis_transform(), xytext=(3.5, there - y), textcoords="offset points",
+                annotation_clip=False, in_layout=False,
+                arrowprops={
+                    "arrowstyle": "-", "color": look.theme.grey, "linewidth": 0.6, "shrinkA": 0, "shrinkB": 0,
+                },
             )  # fmt: skip
+
+
+def _apart(at: Sequence[float], *, top: float) -> list[float]:
+    """Heights, lowest first, at least a line apart: pushed up, then down again from the top.
+
+    >>> _apart([0.0, 4.0, 50.0], top=100.0), _apart([90.0, 95.0], top=96.0)
+    ([0.0, 10.5, 50.0], [85.5, 96.0])
+    """
+    there = list(at)
+    for i in range(1, len(there)):
+        there[i] = max(there[i], there[i - 1] + CEILING_GAP)
+    bound = top
+    for i in reversed(range(len(there))):
+        there[i] = min(there[i], bound)
+        bound = there[i] - CEILING_GAP
+    return there
 
 
 def _labels(roof: Roof, look: Look) -> list[Label]:
