@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import json
 import math
+import time
 from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
@@ -321,6 +322,25 @@ def test_every_question_is_about_a_deployment(ask: Any, what: Any) -> None:
     refused(lambda: ask(what, **tokens), SpecError, "expected a Deployment")
 
 
+ONE = rl.Seqs(n_seq=1, n_new=1)
+CASES_OF_RECORDS: list[tuple[Say, str]] = [
+    (lambda: rl.count("llama-3.1-8b", ONE), "expected a Model"),  # type: ignore[arg-type]
+    (lambda: rl.count(D, ONE), "expected a Model"),  # type: ignore[arg-type]
+    (lambda: rl.kv_bytes("llama-3.1-8b", context_tokens=1), "expected a Model"),  # type: ignore[arg-type]
+    (lambda: rl.count(LLAMA, ONE, precision="bf16"), "precision"),  # type: ignore[arg-type]
+    (lambda: rl.count(LLAMA, ONE, plan="tp=1"), "plan"),  # type: ignore[arg-type]
+    (lambda: rl.clock(rl.count(LLAMA, ONE), "h100"), "expected a Hardware"),  # type: ignore[arg-type]
+    (lambda: rl.clock(LLAMA, H100), "expected a Ledger"),  # type: ignore[arg-type]
+    (lambda: rl.clock(rl.count(LLAMA, ONE), H100, efficiency=0.5), "efficiency"),  # type: ignore[arg-type]
+]
+
+
+@pytest.mark.parametrize(("call", "needle"), CASES_OF_RECORDS)
+def test_a_name_where_a_record_is_wanted_is_said_to_be_one(call: Say, needle: str) -> None:
+    """Names are what people have at hand; the answer says what to make of them."""
+    refused(call, SpecError, needle)
+
+
 # Units
 
 
@@ -623,6 +643,17 @@ def test_lists_are_as_good_as_tuples() -> None:
     assert as_model(data) == rl.model("gemma-3-1b")
 
 
+def test_a_pattern_of_thousands_of_layers_is_counted_in_seconds(tmp_path: Path) -> None:
+    """Under the limits of size and depth, so it is a model like any other: 3000 layers of 1 × 1 in a file of 190 kB."""
+    layer = "      - {mixer: {kind: attention, n_heads: 1, n_kv_heads: 1, d_head: 1}, ffn: {d_ff: 1}}\n"
+    head, _, _ = model_text().partition("layers:")
+    path = written(tmp_path, f"{head}layers:\n  - layers:\n{layer * 3000}")
+    start = time.perf_counter()
+    ledger = rl.count(rl.model(path), rl.Seqs(n_seq=1, n_new=1))
+    assert ledger.kv_write_bytes == 3000 * 2 * 2
+    assert time.perf_counter() - start < 6  # a fraction of a second; a minute where every layer looks at every other
+
+
 # Folders of one's own
 
 
@@ -734,12 +765,12 @@ def mutated(draw: st.DrawFn, kind: str, names: tuple[str, ...]) -> Any:
             inner = inner[step]
         match draw(st.sampled_from(["replace", "replace", "drop", "add"])):
             case "replace":
-                inner[last] = draw(JUNK)
+                inner[last] = copy.deepcopy(draw(JUNK))
             case "drop":
                 del inner[last]
             case "add" if isinstance(inner, dict):
-                inner[draw(st.text(max_size=8) | st.integers(0, 3) | st.sampled_from(["kind", "a\nb", "peak"]))] = draw(
-                    JUNK
+                inner[draw(st.text(max_size=8) | st.integers(0, 3) | st.sampled_from(["kind", "a\nb", "peak"]))] = (
+                    copy.deepcopy(draw(JUNK))
                 )
     return as_tuples(data)
 

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import nbformat
 import pytest
 from nbclient import NotebookClient
 
 NOTEBOOKS = sorted((Path(__file__).parent.parent / "notebooks").glob("*.ipynb"))
+
+
+def _read(path: Path) -> Any:
+    return nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
 
 
 def test_there_are_notebooks() -> None:
@@ -20,7 +25,7 @@ def test_there_are_notebooks() -> None:
     "ignore::DeprecationWarning", "ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning"
 )
 def test_a_notebook_runs(path: Path) -> None:
-    notebook = nbformat.read(path, as_version=4)
+    notebook = _read(path)
     NotebookClient(
         notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(path.parent)}}
     ).execute()
@@ -28,7 +33,7 @@ def test_a_notebook_runs(path: Path) -> None:
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
 def test_a_notebook_is_short_defines_nothing_and_carries_its_outputs(path: Path) -> None:
-    notebook = nbformat.read(path, as_version=4)
+    notebook = _read(path)
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert len(notebook.cells) < 15
     assert notebook.cells[0].cell_type == "markdown"

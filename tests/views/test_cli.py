@@ -44,7 +44,7 @@ def test_predict_json_is_flat_si_and_complete(capsys: pytest.CaptureFixture[str]
     body = _json(capsys, *MAIN)
     assert body["schema"] == "roofline/predict/1"
     assert (body["model"], body["hardware"], body["engine"]) == ("llama-3.1-8b", "h100-sxm-80gb", "ideal")
-    # 8 x 2048 tokens in one pass and 255 decode passes around 2,175 tokens: 2*2.375e14/989.4e12 and (15.01 + 2.28) GB / 3.35 TB/s
+    # 8 x 2048 tokens in one pass: 2.375e14 FLOP / 989.4e12; 255 decode passes at 2,175 tokens: (15.01 + 2.28) GB / 3.35 TB/s
     assert body["ttft_floor_s"] == pytest.approx(0.2401, rel=5e-3)
     assert body["tpot_floor_s"] == pytest.approx(5.16e-3, rel=5e-3)
     assert body["weight_bytes"] == 2 * 8030261248

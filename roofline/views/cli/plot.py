@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -51,13 +51,14 @@ def plot(
     n_seq = whole(batch, name="--batch")
     from roofline.views import plot as draw
 
+    look: Any = {"theme": theme, "size": size}  # names the picture itself checks
+    axes: Any
     if kind == "roofline":
-        axes = draw.roofline(
-            deployments, prompt_tokens=n_prompt, output_tokens=n_out, batch=n_seq, theme=theme, size=size
-        )
+        what = deployments[0] if len(deployments) == 1 else deployments
+        axes = draw.roofline(what, prompt_tokens=n_prompt, output_tokens=n_out, batch=n_seq, **look)
     elif len(deployments) > 1:
         raise SpecError("plot latency: expected one chip; draw each into its own file")
     else:
-        axes = draw.latency(deployments[0], prompt_tokens=n_prompt, batch=n_seq, theme=theme, size=size)
+        axes = draw.latency(deployments[0], prompt_tokens=n_prompt, batch=n_seq, **look)
     draw.save(axes, out)
     say(f"wrote {out}")

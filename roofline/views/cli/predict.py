@@ -90,7 +90,7 @@ def _lever_dict(lever: Lever) -> dict[str, object]:
 def _draw(predictions: list[Prediction], path: Path) -> None:
     from roofline.views import plot
 
-    plot.save(plot.roofline(predictions), path)
+    plot.save(plot.roofline(predictions[0] if len(predictions) == 1 else predictions), path)
 
 
 def _one(p: Prediction) -> None:
@@ -109,11 +109,10 @@ def _one(p: Prediction) -> None:
         say(line)
 
 
-def _beyond(p: Prediction) -> tuple[str, ...]:
-    limit = p.deployment.model.max_context_tokens
-    return (
-        f"this request is longer than the {limit:,} tokens that {p.deployment.model.id} is made for",
-    ) * p.exceeds_context
+def _beyond(p: Prediction) -> list[str]:
+    model = p.deployment.model
+    said = f"this request is longer than the {model.max_context_tokens:,} tokens that {model.id} is made for"
+    return [said] if p.exceeds_context else []
 
 
 def _identity(p: Prediction, *, with_chip: bool = True) -> str:

@@ -91,16 +91,17 @@ def _on_new(axes: tuple[Any, ...], panels: Sequence[Panel], headline: Headline |
                 part.set_ylabel("")
                 part.tick_params(axis="y", which="both", labelleft=False)
     band(figure, title=top.title, line=top.line, name=top.x_name, foot=footer(), look=look)
-    _lay_out(axes)
+    if headline:
+        _lay_out(axes)  # titles of panels wrap to their widths
     titles = []
     for ax, panel in zip(axes, panels, strict=True):
-        fit_names(ax, _lowest(ax), look.size)
         title, line = (panel.short, "") if headline else (panel.title, panel.line)
         titles.append(head(ax, title, line, look=look, to_edge=headline is None))
     _lay_out(axes)
     for ax, panel, title in zip(axes, panels, titles, strict=True):
         if headline is None:
             align_head(ax, title)
+        fit_names(ax, _lowest(ax), look.size)
         _finish(ax, panel, look)
     figure.set_layout_engine("none")  # labels were set for this layout; and each save gives the same bytes
 

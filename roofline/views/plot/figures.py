@@ -97,6 +97,16 @@ def roofline(
     -----
     Assumes the ideal machine: time is the sum over ops of the larger of arithmetic and traffic. Dtypes slower than the
     one in use are left out, and so are sparse rates.
+
+    Examples
+    --------
+    >>> import matplotlib.pyplot as plt
+    >>> from roofline.specs.catalog import hardware, model
+    >>> d = Deployment(model=model("llama-3.1-8b"), hardware=hardware("h100-sxm-80gb"))
+    >>> ax = roofline(d, prompt_tokens=2048, output_tokens=256, batch=8)
+    >>> ax.get_title(loc="left")
+    'Decode is memory-bound on h100-sxm-80gb: 7.43 FLOP/B, ridge 295 (40x)'
+    >>> plt.close(ax.figure)
     """
     look = Look(theme=theme_named(theme), size=size_named(size))
     pairs, many = subjects(

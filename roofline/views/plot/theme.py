@@ -134,6 +134,7 @@ def _named(name: str, known: Mapping[str, Named], what: str) -> Named:
 @contextmanager
 def styled(look: Look) -> Iterator[None]:
     """The shipped style with a theme's colours, for as long as the block runs."""
+    import matplotlib
     import matplotlib.style
 
     theme, size = look.theme, look.size
@@ -144,8 +145,15 @@ def styled(look: Look) -> Iterator[None]:
         "grid.color": theme.grey,
     }
     letters = dict.fromkeys(("font.size", "axes.labelsize", "xtick.labelsize", "ytick.labelsize"), size.text)
-    with matplotlib.style.context([STYLE_FILE, colours | letters | {"axes.titlesize": size.title}]):
-        yield
+    interactive = matplotlib.is_interactive()
+    try:
+        with matplotlib.style.context([STYLE_FILE, colours | letters | {"axes.titlesize": size.title}]):
+            try:
+                yield
+            finally:  # a notebook's backend turns this on with the first figure; leaving the block would turn it off
+                interactive = matplotlib.is_interactive()
+    finally:
+        matplotlib.interactive(interactive)
 
 
 def new_panels(size: Size, *, n_panels: int, n_columns: int, has_lanes: bool = False) -> tuple[Any, ...]:
