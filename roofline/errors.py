@@ -14,7 +14,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-__all__ = ["PlanError", "RooflineError", "SpecError", "UnknownName", "Unsupported", "did_you_mean", "shorten", "shown"]
+__all__ = [
+    "PlanError",
+    "RooflineError",
+    "SpecError",
+    "UnknownName",
+    "Unsupported",
+    "did_you_mean",
+    "require",
+    "shorten",
+    "shown",
+]
 
 
 class RooflineError(Exception):
@@ -84,3 +94,21 @@ def shown(value: object) -> str:
         return shorten(repr(value))
     except ValueError:  # Python does not print an integer of thousands of digits
         return "a number of thousands of digits"
+
+
+_MAKE = {
+    "Deployment": "roofline.Deployment(model=…, hardware=…)",
+    "Efficiency": "roofline.Efficiency(…)",
+    "Hardware": "roofline.hardware(name)",
+    "Ledger": "roofline.count(model, step)",
+    "Model": "roofline.model(name)",
+    "Plan": "roofline.Plan(tp=1)",
+    "Precision": "roofline.Precision(weights=…)",
+}
+
+
+def require(value: object, kind: type, where: str) -> None:
+    """Raise unless a value is of a kind, and say how one is made: a name is not yet a record."""
+    if not isinstance(value, kind):
+        make = _MAKE[kind.__name__]
+        raise SpecError(f"{where}: expected a {kind.__name__}, got {shown(value)}; make one with {make}")

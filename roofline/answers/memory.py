@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from roofline.errors import require
 from roofline.num import Num, checked, common_shape
-from roofline.specs.deployment import Deployment, require_deployment
+from roofline.specs.deployment import Deployment
 from roofline.specs.model import Model
 from roofline.specs.precision import Precision
 from roofline.work.footprint import resident_weight_bytes
@@ -69,6 +70,7 @@ def kv_bytes(
     >>> kv_bytes(model("llama-2-70b"), context_tokens=2048, kv="f16") / 2**20
     640.0
     """
+    require(model, Model, "kv_bytes(model)")
     context = checked(context_tokens, name="context_tokens", low=0.0, high=MAX_TOKENS)
     n_seq = checked(batch, name="batch", low=1.0, high=MAX_TOKENS)
     common_shape(context_tokens=context, batch=n_seq)
@@ -88,7 +90,7 @@ def memory(deployment: Deployment, *, context_tokens: Any, batch: Any = 1) -> Me
     >>> m.fits, m.max_batch
     (True, 64.0)
     """
-    require_deployment(deployment, "memory")
+    require(deployment, Deployment, "memory(deployment)")
     context = checked(context_tokens, name="context_tokens", low=0.0, high=MAX_TOKENS)
     n_seq = checked(batch, name="batch", low=1.0, high=MAX_TOKENS)
     common_shape(context_tokens=context, batch=n_seq)

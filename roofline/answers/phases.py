@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.answers.memory import Memory, memory
-from roofline.errors import SpecError, shown
+from roofline.errors import SpecError, require, shown
 from roofline.num import Num, checked, common_shape
-from roofline.specs.deployment import Deployment, require_deployment
+from roofline.specs.deployment import Deployment
 from roofline.timing.clock import Timing, clock
 from roofline.timing.efficiency import IDEAL
 from roofline.units import format_si
@@ -58,7 +58,7 @@ def prefill(
     >>> t.bound, round(t.floor_s * 1e3, 1)
     ('compute', 30.0)
     """
-    require_deployment(deployment, "prefill")
+    require(deployment, Deployment, "prefill(deployment)")
     given = _checked(prompt_tokens=prompt_tokens, batch=batch, n_past=n_past)
     seqs = Seqs(n_seq=given["batch"], n_new=given["prompt_tokens"], n_past=given["n_past"])
     return _time(deployment, seqs, attention)
@@ -89,7 +89,7 @@ def decode(
     >>> t.bound, round(t.floor_s * 1e3, 2)
     ('memory', 14.74)
     """
-    require_deployment(deployment, "decode")
+    require(deployment, Deployment, "decode(deployment)")
     given = _checked(context_tokens=context_tokens, batch=batch)
     return _time(deployment, Seqs(n_seq=given["batch"], n_new=1.0, n_past=given["context_tokens"]), attention)
 
@@ -296,7 +296,7 @@ def predict(
     if not isinstance(deployment, Deployment):
         members = tuple(deployment) if isinstance(deployment, (list, tuple)) else (deployment,)
         for member in members:
-            require_deployment(member, "predict(deployment)")
+            require(member, Deployment, "predict(deployment)")
         if not members:
             raise SpecError("predict: expected at least one deployment, got an empty list")
         return Comparison(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from roofline.errors import SpecError, UnknownName, did_you_mean, shorten, shown
+from roofline.errors import UnknownName, did_you_mean, require, shorten
 from roofline.specs.hardware import Hardware
 from roofline.specs.model import Model
 from roofline.specs.plan import Plan
 from roofline.specs.precision import Numerics, Precision, require_units, substitutions
 
-__all__ = ["ENGINES", "Deployment", "require_deployment"]
+__all__ = ["ENGINES", "Deployment"]
 
 ENGINES = ("ideal",)
 """Engines whose shortfall from the ideal is known. `ideal` is the machine itself: full efficiency, no overhead."""
@@ -46,10 +46,10 @@ class Deployment:
         engine: str = "ideal",
     ) -> None:
         """`weights`, `kv`, `activations` and `head` are shorthand for the fields of a `Precision`, and override it."""
-        _require("model", model, Model, "roofline.model(name)")
-        _require("hardware", hardware, Hardware, "roofline.hardware(name)")
-        _require("plan", plan or Plan(), Plan, "roofline.Plan(tp=1)")
-        _require("precision", precision or Precision(), Precision, "roofline.Precision(weights=…)")
+        require(model, Model, "Deployment(model=…)")
+        require(hardware, Hardware, "Deployment(hardware=…)")
+        require(plan or Plan(), Plan, "Deployment(plan=…)")
+        require(precision or Precision(), Precision, "Deployment(precision=…)")
         if engine not in ENGINES:
             near = did_you_mean(str(engine), ENGINES)
             raise UnknownName(
@@ -84,15 +84,3 @@ class Deployment:
     def said(self) -> tuple[str, ...]:
         """What this chip does differently from what the formats ask for, in sentences."""
         return substitutions(self.precision, self.model, self.hardware)
-
-
-def _require(name: str, value: object, kind: type, make: str) -> None:
-    if not isinstance(value, kind):
-        raise SpecError(f"Deployment({name}=…): expected a {kind.__name__}, got {shown(value)}; use {make}")
-
-
-def require_deployment(value: object, where: str) -> None:
-    """Raise unless the value is a Deployment, and say how to make one."""
-    if not isinstance(value, Deployment):
-        make = "roofline.Deployment(model=…, hardware=…)"
-        raise SpecError(f"{where}: expected a Deployment, got {shown(value)}; make one with {make}")

@@ -21,7 +21,6 @@ Every record lists its weight `matrices`; parameters, bytes and FLOPs are all co
 disagree with each other.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Literal, Self, TypeAlias
 
@@ -194,16 +193,18 @@ class Model(Record):
     head: Head = Field(default_factory=Head)
     notes: str = ""
 
-    def each_layer(self) -> Iterator[tuple[int, Layer]]:
-        """(how many, layer) for every distinct place in the pattern."""
+    def layer_kinds(self) -> tuple[tuple[int, Layer], ...]:
+        """(how many, layer) for every distinct layer, in the order they first appear: Gemma 3 has two kinds, 22 and 4."""
+        many: dict[Layer, int] = {}
         for group in self.layers:
             for layer in group.layers:
-                yield group.repeat, layer
+                many[layer] = many.get(layer, 0) + group.repeat
+        return tuple((n, layer) for layer, n in many.items())
 
     @property
     def n_layers(self) -> int:
         """L."""
-        return sum(repeat for repeat, _ in self.each_layer())
+        return sum(repeat for repeat, _ in self.layer_kinds())
 
     @property
     def d_embedding(self) -> int:
@@ -229,7 +230,7 @@ class Model(Record):
         """Norm scales and biases, of layers, queries and keys, embedding, and the last one."""
         per_norm = self.norm.n_params(self.d_model)
         inside = sum(
-            repeat * (layer.n_norms * per_norm + layer.mixer.n_norm_params) for repeat, layer in self.each_layer()
+            repeat * (layer.n_norms * per_norm + layer.mixer.n_norm_params) for repeat, layer in self.layer_kinds()
         )
         return inside + per_norm * (int(self.final_norm) + int(self.embedding.norm))
 
@@ -244,7 +245,7 @@ class Model(Record):
         tables = self.vocab_size * self.d_embedding + (self.positions.rows or 0) * self.d_model
         outer = sum(m.n_params for m in self.outer_matrices())
         inside = sum(
-            repeat * sum(m.n_params for m in layer.matrices(self.d_model)) for repeat, layer in self.each_layer()
+            repeat * sum(m.n_params for m in layer.matrices(self.d_model)) for repeat, layer in self.layer_kinds()
         )
         head = self.head_matrix
         own_head = 0 if self.head.tied else head.d_in * head.d_out

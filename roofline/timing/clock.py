@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.errors import Unsupported
+from roofline.errors import Unsupported, require
 from roofline.ledger import Ledger, Linear, Row, Sums, summed
 from roofline.num import Num
 from roofline.specs.hardware import Hardware
@@ -235,6 +235,9 @@ def clock(ledger: Ledger, chip: Hardware, *, efficiency: Efficiency = IDEAL) -> 
     >>> round(t.floor_s * 1e3, 2), t.bound, round(100 * t.mfu, 2)
     (3.95, 'memory', 0.34)
     """
+    require(ledger, Ledger, "clock(ledger)")
+    require(chip, Hardware, "clock(chip)")
+    require(efficiency, Efficiency, "clock(efficiency=…)")
     return Timing(ledger.rows, ((slice(None), lambda: ledger.sums),), shape=None, chip=chip, efficiency=efficiency)
 
 

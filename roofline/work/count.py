@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
 
-from roofline.errors import SpecError, shown
+from roofline.errors import SpecError, require, shown
 from roofline.ledger import Ledger, Linear, Op, Row
 from roofline.specs.model import Layer, Model
 from roofline.specs.plan import Plan
@@ -60,6 +61,9 @@ def count(
     >>> round(ledger.flops / 1e9, 1), round(ledger.weight_bytes / 1e9, 1)
     (52.1, 13.2)
     """
+    require(model, Model, "count(model)")
+    require(plan or Plan(), Plan, "count(plan=…)")
+    require(precision or Precision(), Precision, "count(precision=…)")
     sums = PassSums(as_step(step))
     rows, resident_bytes = rows_of(model, precision or Precision(), attention)
     return Ledger(
@@ -88,9 +92,8 @@ def _rows(model: Model, *, numerics: Numerics, kernel: AttentionKernel) -> Itera
     project_in, project_out = model.outer_matrices()[:1], model.outer_matrices()[1:]
     for matrix in project_in:
         yield matmul(matrix, m=tokens, numerics=numerics, name=matrix.role)
-    kinds = list(model.each_layer())
-    for index, (repeat, layer) in enumerate(kinds):
-        prefix = "" if len(kinds) == 1 else f"{_nickname(layer, index, kinds)}."
+    kinds = model.layer_kinds()
+    for (repeat, layer), prefix in zip(kinds, _nicknames([layer for _, layer in kinds]), strict=True):
         yield from _layer(layer, model=model, numerics=numerics, kernel=kernel, prefix=prefix, repeat=float(repeat))
     if model.final_norm:
         yield _norm(model, tokens, numerics=numerics, name="final_norm")
@@ -183,8 +186,9 @@ def _embedding(model: Model, tokens: Linear, *, numerics: Numerics) -> Row:
     )
 
 
-def _nickname(layer: Layer, index: int, kinds: list[tuple[int, Layer]]) -> str:
-    """A prefix that tells layers of a pattern apart: by window where that does, else by place in the pattern."""
-    by_window = "global" if layer.mixer.window is None else "local"
-    alike = [other for _, other in kinds if (other.mixer.window is None) == (layer.mixer.window is None)]
-    return by_window if len(alike) == 1 else f"{by_window}{index}"
+def _nicknames(kinds: list[Layer]) -> Iterator[str]:
+    """A prefix that tells the layers of a pattern apart: by window where that does, else by place in the pattern."""
+    words = ["global." if layer.mixer.window is None else "local." for layer in kinds]
+    many = Counter(words)
+    for index, word in enumerate(words):
+        yield "" if len(kinds) == 1 else word if many[word] == 1 else f"{word[:-1]}{index}."

@@ -26,7 +26,7 @@ def resident_weight_bytes(model: Model, *, numerics: Numerics) -> float:
     """
     inside = sum(
         repeat * sum(weight_bytes(m, numerics=numerics) for m in layer.matrices(model.d_model))
-        for repeat, layer in model.each_layer()
+        for repeat, layer in model.layer_kinds()
     )
     outer = sum(weight_bytes(m, numerics=numerics) for m in model.outer_matrices())
     head = weight_bytes(model.head_matrix, numerics=numerics)

@@ -47,7 +47,7 @@ def cache_bytes(
         raise SpecError(f'policy: expected "window" or "allocated", got {shown(policy)}')
     per_sequence: Num = add_up(
         repeat * kv_bytes_per_token(layer.mixer, numerics=numerics) * _held(context_tokens, layer.mixer.window, policy)
-        for repeat, layer in model.each_layer()
+        for repeat, layer in model.layer_kinds()
     )
     return n_seq * per_sequence
 

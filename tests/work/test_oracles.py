@@ -56,7 +56,7 @@ def cache_at_rest(m: rl.Model, tokens: int) -> float:
     A window layer keeps its last W − 1 tokens there, since the next token makes W; `kv_bytes` holds min(context, W). So
     the two agree on models without windows, and differ by one token of each full window on the others.
     """
-    windows = [(n, layer.mixer) for n, layer in m.each_layer()]
+    windows = [(n, layer.mixer) for n, layer in m.layer_kinds()]
     dropped = sum(n * 4 * x.n_kv_heads * x.d_head for n, x in windows if x.window is not None and tokens >= x.window)
     return float(rl.kv_bytes(m, context_tokens=tokens, batch=1, kv="bf16")) - dropped
 
@@ -177,7 +177,7 @@ def test_every_layer_of_the_collection_has_the_parameters_of_ours() -> None:
                 + layer.n_norms * per_norm
                 + layer.mixer.n_norm_params
             )
-            for n, layer in m.each_layer()
+            for n, layer in m.layer_kinds()
         )
         assert (name, inside) == (name, published[name])
 

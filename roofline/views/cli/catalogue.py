@@ -145,7 +145,7 @@ def models(
         return
     rows = table("parameters", "layers", "width", "heads", "KV heads", "window", "max context", "<dtype", first="model")
     for s in specs:
-        mixers = [layer.mixer for _, layer in s.each_layer()]
+        mixers = [layer.mixer for _, layer in s.layer_kinds()]
         windows = sorted({m.window for m in mixers if m.window is not None})
         rows.add_row(
             s.id, f"{s.n_params:,}", str(s.n_layers), f"{s.d_model:,}", str(mixers[0].n_heads), str(mixers[0].n_kv_heads),
@@ -160,7 +160,7 @@ def _show_model(s: Model) -> None:
     say(f"{s.n_params:,} parameters, {s.n_layers} layers, width {s.d_model:,}, vocabulary {s.vocab_size:,}, {s.dtype}")
     say()
     rows = table("×", "<mixer", "<FFN", "parameters", first="layer")
-    for index, (repeat, layer) in enumerate(s.each_layer()):
+    for index, (repeat, layer) in enumerate(s.layer_kinds()):
         m, f = layer.mixer, layer.ffn
         kind = "MHA" if m.n_heads == m.n_kv_heads else "MQA" if m.n_kv_heads == 1 else "GQA"
         window = "" if m.window is None else f", window {m.window:,}"

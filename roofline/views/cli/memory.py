@@ -71,9 +71,9 @@ def kv(
         rows.add_row(name, *(format_bytes(s) for s in sizes))
     say()
     print_table(rows)
-    windowed = [layer.mixer.window for _, layer in spec.each_layer() if layer.mixer.window is not None]
+    windowed = [layer.mixer.window for _, layer in spec.layer_kinds() if layer.mixer.window is not None]
     if windowed and tokens > min(windowed):
-        n_windowed = sum(n for n, layer in spec.each_layer() if layer.mixer.window is not None)
+        n_windowed = sum(n for n, layer in spec.layer_kinds() if layer.mixer.window is not None)
         say(f"\n{n_windowed} of {spec.n_layers} layers see a window of {min(windowed):,} tokens and hold no more.")
 
 
