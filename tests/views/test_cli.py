@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -249,3 +250,11 @@ def test_a_closed_pipe_is_no_error() -> None:
     done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
     assert "Traceback" not in done.stderr
     assert "error" not in done.stderr
+
+
+def test_an_output_that_cannot_show_a_sign_gets_a_plain_one() -> None:
+    command = [sys.executable, "-m", "roofline", "explain", "llama-2-7b", "h100", "--prompt", "4"]
+    env = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(command, capture_output=True, check=True, env=env)
+    assert done.stdout.isascii()
+    assert b"(m, 4096) x (4096, 4096)" in done.stdout

@@ -12,6 +12,7 @@ import typer
 
 from roofline.errors import RooflineError
 from roofline.views.cli.catalogue import hardware, models, validate
+from roofline.views.cli.common import say, speak_ascii_where_needed
 from roofline.views.cli.explain import explain
 from roofline.views.cli.memory import kv, memory
 from roofline.views.cli.plot import plot
@@ -42,13 +43,14 @@ def _root(
     if version:
         from roofline import __version__
 
-        typer.echo(f"roofline {__version__}")
+        say(f"roofline {__version__}")
         raise typer.Exit
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run the command line with these arguments; the exit code."""
     debug = "--debug" in arguments
+    speak_ascii_where_needed()
     try:
         return int(app([a for a in arguments if a != "--debug"], standalone_mode=False) or 0)
     except RooflineError as error:
@@ -69,5 +71,5 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _fail(message: str, code: int) -> int:
-    typer.echo(f"error: {message}", err=True)
+    sys.stderr.write(f"error: {message}\n")
     return code

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping, Sequence
+from io import TextIOWrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import numpy as np
 import typer
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Activations", "Attention", "Batch", "Check", "Chips", "Context", "Engine", "Head", "Json", "Kv", "ModelName", "Output",
-    "Prompt", "Search", "Weights", "build", "print_json", "print_table", "say", "table", "whole",
+    "Prompt", "Search", "Weights", "build", "print_json", "print_table", "say", "speak_ascii_where_needed", "table", "whole",
 ]  # fmt: skip
 
 ModelName = Annotated[str, typer.Argument(help="A model: name, alias or path to a YAML file.", show_default=False)]
@@ -99,7 +101,7 @@ def print_json(schema: str, content: Mapping[str, Any]) -> None:
     from roofline import __version__
 
     body = {"schema": f"roofline/{schema}/1", "version": __version__} | dict(content)
-    typer.echo(json.dumps(body, default=_plain, allow_nan=False, ensure_ascii=False))
+    say(json.dumps(body, default=_plain, allow_nan=False))
 
 
 def _plain(value: Any) -> Any:
@@ -110,9 +112,27 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} does not go into JSON")
 
 
+_ASCII = {"×": "x", "µ": "u", "–": "-", "−": "-", "…": "...", "→": "->", "·": "*", "²": "^2", "≤": "<=", "∞": "inf"}
+
+
+def speak_ascii_where_needed() -> None:
+    """Let × become x, and not an error, where the output's encoding does not have it."""
+    import codecs
+
+    def spelled_out(error: UnicodeError) -> tuple[str, int]:
+        failed = cast("UnicodeEncodeError", error)
+        letters = failed.object[failed.start : failed.end]
+        return "".join(_ASCII.get(c, "?") for c in letters), failed.end
+
+    codecs.register_error("roofline-ascii", spelled_out)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper) and stream.encoding.lower().replace("-", "") != "utf8":
+            stream.reconfigure(errors="roofline-ascii")
+
+
 def say(text: str = "") -> None:
     """A line of text for people, on stdout."""
-    typer.echo(text)
+    sys.stdout.write(f"{text}\n")
 
 
 def table(*columns: str, first: str = "") -> Table:
@@ -129,8 +149,6 @@ def table(*columns: str, first: str = "") -> Table:
 
 def print_table(made: Table) -> None:
     """A table on stdout, in the terminal's width; piped, as wide as it needs to be."""
-    import sys
-
     from rich.console import Console
 
     width = None if sys.stdout.isatty() else 200

@@ -121,8 +121,8 @@ def _show(phase: str, shape: str, t: Timing, d: Deployment, *, exact: bool) -> N
             number(row["kv_read_bytes"] * per, "B"),
             number(row["kv_write_bytes"] * per, "B"),
             number((row["act_bytes"] + row["state_bytes"]) * per, "B"),
-            "" if row["weight_intensity"] is None else f"{row['weight_intensity']:,.4g}",
-            f"{row['intensity']:,.4g}" if flops else "0",
+            "" if row["weight_intensity"] is None else _four(row["weight_intensity"]),
+            _four(row["intensity"]) if flops else "0",
             format_si(float(row["seconds"]), "s"),
             row["bound"],
         )
@@ -133,6 +133,15 @@ def _show(phase: str, shape: str, t: Timing, d: Deployment, *, exact: bool) -> N
     reached = f"{percent(t.mfu)} of the {t.dtype} peak and {percent(t.mbu)} of the bandwidth"
     say(f"{phase} is {t.bound}-bound on {d.hardware.id}: it reaches {reached}.")
     say()
+
+
+def _four(value: float) -> str:
+    """Four significant digits, plain.
+
+    >>> _four(3.99219), _four(16384.0)
+    ('3.992', '16,384')
+    """
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
 
 
 def _short(value: float, unit: str) -> str:

@@ -124,7 +124,7 @@ def _identity(p: Prediction, *, with_chip: bool = True) -> str:
 
 
 def _phases(p: Prediction) -> Table:
-    rows = table("ideal", "floor", "<binds", "FLOP/B", "ridge", "of peak", "of bandwidth")
+    rows = table("ideal", "floor", "<binds", "FLOP/B", "ridge", "of peak", "of BW")
     t = p.prefill
     everyone = "" if p.batch == 1 else f" (all {p.batch:,.0f})"
     rows.add_row(f"TTFT{everyone}", *_time_cells(p.ttft_s, p.ttft_floor_s), *_roof_cells(t))
