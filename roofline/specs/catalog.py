@@ -18,7 +18,7 @@ from roofline.errors import SpecError, UnknownName, Unsupported, did_you_mean, s
 from roofline.specs.hardware import Hardware
 from roofline.specs.model import Model
 
-__all__ = ["hardware", "hardware_ids", "load_yaml", "model", "model_ids", "spec_files"]
+__all__ = ["hardware", "hardware_ids", "load_yaml", "model", "model_ids", "shipped", "spec_files"]
 
 MAX_YAML_BYTES = 1_000_000
 MAX_YAML_DEPTH = 30
@@ -80,11 +80,12 @@ def _folders(kind: str, search: Sequence[PathLike]) -> Iterator[Path]:
         if not Path(entry).is_dir():
             raise SpecError(f"{entry}: expected a folder of specs (from search= or ROOFLINE_PATH), found none")
         yield Path(entry) / kind if (Path(entry) / kind).is_dir() else Path(entry)
-    yield _shipped(kind)
+    yield shipped(kind)
 
 
 @lru_cache(maxsize=4)
-def _shipped(kind: str) -> Path:
+def shipped(kind: str) -> Path:
+    """The folder of the specs that come with the library: beside the package in a checkout, inside it when installed."""
     package = Path(__file__).resolve().parent.parent
     for candidate in (package / "catalogue" / kind, package.parent / kind):  # inside a wheel, then beside the package
         if candidate.is_dir():

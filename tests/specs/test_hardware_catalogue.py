@@ -14,7 +14,7 @@ from roofline.specs import catalog
 from roofline.specs.hardware import Hardware, Link, Peak
 
 REPO = Path(__file__).resolve().parents[2]
-SHIPPED = REPO / "hardware"
+SHIPPED = catalog.shipped("hardware")
 DATA = REPO / "tests" / "data"
 TABLES = REPO.parent / "shared" / "hardware"
 

@@ -16,7 +16,7 @@ from roofline.specs.model import Layer, Model
 REPO = Path(__file__).resolve().parents[2]
 DATA = REPO / "tests" / "data"
 ORACLES = REPO.parent / "shared" / "oracles"
-IDS = sorted(p.stem for p in (REPO / "models").glob("*.yaml"))
+IDS = sorted(p.stem for p in catalog.shipped("models").glob("*.yaml"))
 NOT_DENSE = ("num_experts", "cross_attn_params", "ssm_or_linear_attn_params", "vision_audio_params")
 
 # Parameters their makers or the hub publish, for models that are not among the reference counts.
@@ -82,13 +82,13 @@ def test_a_file_says_where_its_numbers_come_from(name: str) -> None:
 
 @pytest.mark.parametrize("name", IDS)
 def test_keys_stand_in_the_order_of_the_record(name: str) -> None:
-    written = list(catalog.load_yaml(REPO / "models" / f"{name}.yaml"))
+    written = list(catalog.load_yaml(catalog.shipped("models") / f"{name}.yaml"))
     assert written == [key for key in Model.model_fields if key in written]
 
 
 @pytest.mark.parametrize("name", IDS)
 def test_what_shapes_a_model_is_written_out_even_where_it_is_the_default(name: str) -> None:
-    data = catalog.load_yaml(REPO / "models" / f"{name}.yaml")
+    data = catalog.load_yaml(catalog.shipped("models") / f"{name}.yaml")
     assert "tied" in data["head"]
     mixers = [layer["mixer"] for group in data["layers"] for layer in group["layers"]]
     assert all("n_kv_heads" in mixer for mixer in mixers if mixer["kind"] == "attention")

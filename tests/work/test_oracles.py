@@ -14,11 +14,12 @@ from typing import Any
 import pytest
 
 import roofline as rl
+from roofline.specs.catalog import shipped
 
 REPO = Path(__file__).resolve().parents[2]
 DATA = REPO / "tests" / "data"
 SHARED = REPO.parent / "shared" / "oracles"
-MODELS = {path.stem for path in (REPO / "models").glob("*.yaml")}
+MODELS = {path.stem for path in shipped("models").glob("*.yaml")}
 
 Row = dict[str, str]
 
