@@ -111,4 +111,5 @@ def require(value: object, kind: type, where: str) -> None:
     """Raise unless a value is of a kind, and say how one is made: a name is not yet a record."""
     if not isinstance(value, kind):
         make = _MAKE[kind.__name__]
-        raise SpecError(f"{where}: expected a {kind.__name__}, got {shown(value)}; make one with {make}")
+        article = "an" if kind.__name__[0] in "AEIOU" else "a"
+        raise SpecError(f"{where}: expected {article} {kind.__name__}, got {shown(value)}; make one with {make}")

@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any, overload
 
 import numpy as np
-from numpy.typing import NDArray
 
 from roofline.answers.memory import Memory, memory
 from roofline.errors import SpecError, require, shown
@@ -26,6 +25,7 @@ __all__ = ["Comparison", "Prediction", "decode", "predict", "prefill"]
 
 PART_POINTS = 32_768
 GRID_POINTS = 100_000
+STEP_POINTS = 2_000_000
 MAX_OUTPUT_TOKENS = 10_000_000
 
 
@@ -60,7 +60,7 @@ def prefill(
     """
     require(deployment, Deployment, "prefill(deployment)")
     given = _checked(prompt_tokens=prompt_tokens, batch=batch, n_past=n_past)
-    seqs = Seqs(n_seq=given["batch"], n_new=given["prompt_tokens"], n_past=given["n_past"])
+    seqs = Seqs.of_checked(n_seq=given["batch"], n_new=given["prompt_tokens"], n_past=given["n_past"])
     return _time(deployment, seqs, attention)
 
 
@@ -91,7 +91,8 @@ def decode(
     """
     require(deployment, Deployment, "decode(deployment)")
     given = _checked(context_tokens=context_tokens, batch=batch)
-    return _time(deployment, Seqs(n_seq=given["batch"], n_new=1.0, n_past=given["context_tokens"]), attention)
+    seqs = Seqs.of_checked(n_seq=given["batch"], n_new=1.0, n_past=given["context_tokens"])
+    return _time(deployment, seqs, attention)
 
 
 def _time(deployment: Deployment, seqs: Seqs, attention: AttentionKernel) -> Timing:
@@ -304,13 +305,12 @@ def predict(
         )
     n_out = _n_output(output_tokens)
     given = _checked(prompt_tokens=prompt_tokens, batch=batch)
+    _room_to_grow(given["prompt_tokens"], n_out)
     prompt, n_seq = given["prompt_tokens"], given["batch"]
     first = prefill(deployment, prompt_tokens=prompt, batch=n_seq)
-    steps = _decodes(deployment, prompt, n_seq, n_out)
     n_steps = n_out - 1
     mean = decode(deployment, context_tokens=prompt + (n_steps - 1) / 2.0, batch=n_seq) if n_steps else None
-    tpot = _mean(steps.seconds, n_seq, prompt) if steps else None
-    tpot_floor = _mean(steps.floor_s, n_seq, prompt) if steps else None
+    tpot, tpot_floor = _means(deployment, prompt, n_seq, n_steps) if n_steps else (None, None)
     return Prediction(
         deployment=deployment,
         prompt_tokens=prompt,
@@ -338,14 +338,23 @@ def _n_output(value: Any) -> int:
     return int(value)
 
 
-def _decodes(deployment: Deployment, prompt: Num, n_seq: Num, n_out: int) -> Timing | None:
-    """All N − 1 decode passes at once, along a last axis."""
-    if n_out == 1:
-        return None
-    step: NDArray[np.float64] = np.arange(n_out - 1, dtype=np.float64)
-    return decode(deployment, context_tokens=np.expand_dims(prompt, -1) + step, batch=np.expand_dims(n_seq, -1))
+def _room_to_grow(prompt: Num, n_out: int) -> None:
+    checked(prompt, name="prompt_tokens", low=1.0, high=MAX_TOKENS - n_out)
 
 
-def _mean(value: Num, n_seq: Num, prompt: Num) -> Num:
-    mean = np.mean(value, axis=-1)
-    return mean if isinstance(n_seq, np.ndarray) or isinstance(prompt, np.ndarray) else float(mean)
+def _means(deployment: Deployment, prompt: Num, n_seq: Num, n_steps: int) -> tuple[Num, Num]:
+    """Mean seconds and mean floor of all N − 1 decode passes: summed along a last axis, in bounded memory."""
+    at_once = max(1, STEP_POINTS // math.prod(np.broadcast_shapes(np.shape(prompt), np.shape(n_seq))))
+    seconds: Num = 0.0
+    floor: Num = 0.0
+    for start in range(0, n_steps, at_once):
+        step = np.arange(start, min(start + at_once, n_steps), dtype=np.float64)
+        passes = decode(deployment, context_tokens=np.expand_dims(prompt, -1) + step, batch=np.expand_dims(n_seq, -1))
+        seconds, floor = seconds + _summed(passes.seconds), floor + _summed(passes.floor_s)
+    return seconds / n_steps, floor / n_steps
+
+
+def _summed(value: Num) -> Num:
+    """Σ along the last axis; a plain float where nothing else is left."""
+    total = np.sum(value, axis=-1)
+    return total if np.ndim(total) else float(total)

@@ -55,10 +55,8 @@ class Seqs:
     def __post_init__(self) -> None:
         """Turn every field into float64, within its range."""
         for name, low, above in _RANGES:
-            given = getattr(self, name)
-            value = checked(given, name=name, low=low, high=MAX_TOKENS, above=above)
-            own = value.copy() if isinstance(value, np.ndarray) else value  # the caller may go on to reuse the array
-            object.__setattr__(self, name, own)
+            value = checked(getattr(self, name), name=name, low=low, high=MAX_TOKENS, above=above)
+            object.__setattr__(self, name, _own(value))
         _at_most(
             self.shape,
             self.n_shared,
@@ -66,6 +64,15 @@ class Seqs:
             "n_shared: expected at most n_past, which a shared prefix is part of",
         )
         _at_most(self.shape, self.n_logits, self.n_new, "n_logits: expected at most n_new, whose tokens they come from")
+
+    @classmethod
+    def of_checked(cls, *, n_seq: Num, n_new: Num, n_past: Num) -> Seqs:
+        """From numbers whose range and shapes were held already, under the names their asker used; arrays are copied."""
+        fields = {"n_seq": n_seq, "n_new": n_new, "n_past": n_past, "n_shared": 0.0, "n_logits": 1.0}
+        seqs = object.__new__(cls)
+        for name, value in fields.items():
+            object.__setattr__(seqs, name, _own(value))
+        return seqs
 
     @property
     def n_tokens(self) -> Num:
@@ -118,6 +125,11 @@ def as_step(step: Seqs | Step) -> Step:
     if len(parts) > 1:
         common_shape(**{f"part {i}": np.empty(p.shape) for i, p in enumerate(parts)})
     return parts
+
+
+def _own(value: Num) -> Num:
+    """A copy of an array: its caller may go on to reuse it, and answers are worked out when asked for."""
+    return value.copy() if isinstance(value, np.ndarray) else value
 
 
 def _at_most(shape: tuple[int, ...], value: Num, limit: Num, message: str) -> None:
