@@ -79,7 +79,8 @@ def _mlx(n_bits: int) -> Format:
 
 
 # llama.cpp's "more bits" rule (first and last eighth of the layers, every third between) gives half of the value and
-# down matrices the larger type: exact where 24 divides what is left of n_layers, within 1 % elsewhere.
+# down matrices the larger type: exact where 24 divides what is left of n_layers, within 1 % elsewhere. Where 256 does not
+# divide a width, llama.cpp falls back to larger types; that is not in it (a GGUF file's own types would say).
 _Q4_K_M = (4.5 + 6.5625) / 2
 _Q5_K_M = (5.5 + 6.5625) / 2
 

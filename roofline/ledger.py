@@ -141,7 +141,7 @@ class Op(Generic[Q]):
         return self.flops + self.extra_flops
 
     @property
-    def bytes(self) -> Q:
+    def streamed_bytes(self) -> Q:
         """Everything this op streams: weights, cache, state, activations [B, one layer]."""
         return self.weight_bytes + self.kv_read_bytes + self.kv_write_bytes + self.state_bytes + self.act_bytes
 
@@ -160,7 +160,7 @@ class Op(Generic[Q]):
 Row: TypeAlias = Op[Linear]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Ledger:
     """All ops of one pass on the busiest chip of one pipeline stage of one replica.
 
@@ -173,6 +173,9 @@ class Ledger:
     n_tokens: Num
     resident_bytes: float  # weights this chip holds [B]
     stage: int = 0
+
+    def __repr__(self) -> str:
+        return f"Ledger({len(self.rows)} ops: {', '.join(row.name for row in self.rows[:4])}, …)"
 
     @property
     def ops(self) -> tuple[Op[Num], ...]:
@@ -219,9 +222,9 @@ class Ledger:
         return self.total("act_bytes")
 
     @property
-    def bytes(self) -> Num:
+    def streamed_bytes(self) -> Num:
         """Everything streamed [B]."""
-        return self.total("bytes")
+        return self.total("streamed_bytes")
 
     @property
     def compulsory_bytes(self) -> Num:
@@ -245,7 +248,8 @@ class Ledger:
 _SAID = ("name", "kind", "shape", "repeat", "n_launch", "m", "store_dtype", "compute_dtype", "tier", "products")
 _COUNTED = (
     "flops", "extra_flops", "executed_flops", "row_flops", "score_elements", "weight_bytes", "weight_bytes_min",
-    "kv_read_bytes", "kv_read_bytes_min", "kv_write_bytes", "state_bytes", "act_bytes", "bytes", "compulsory_bytes",
+    "kv_read_bytes", "kv_read_bytes_min", "kv_write_bytes", "state_bytes", "act_bytes", "streamed_bytes",
+    "compulsory_bytes",
 )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from roofline.errors import SpecError, shown
 
-__all__ = ["Num", "as_num", "checked", "common_shape"]
+__all__ = ["Num", "as_num", "checked", "common_shape", "whole"]
 
 Num: TypeAlias = float | NDArray[np.float64]
 
@@ -83,3 +83,12 @@ def _offender(num: Num, low: float, high: float, above: bool) -> float:
     flat = np.asarray(num).ravel()
     good = ((flat > low) if above else (flat >= low)) & (flat <= high)
     return float(flat[int(np.argmin(good))])
+
+
+def whole(value: Num) -> Num | int:
+    """A count as people write it: 8 and not 8.0; a fraction or an array stays as it is.
+
+    >>> whole(8.0), whole(8.5)
+    (8, 8.5)
+    """
+    return int(value) if isinstance(value, float) and value.is_integer() else value

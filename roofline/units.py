@@ -140,6 +140,8 @@ def format_si(value: float, unit: str, *, digits: int = 3) -> str:
     >>> format_si(3.35e12, "B/s"), format_si(0.00448, "s"), format_si(134217728, "FLOP")
     ('3.35 TB/s', '4.48 ms', '134 MFLOP')
     """
+    if unit == "s" and abs(value) >= 1000:
+        return f"{value:,.0f} s"
     if 0 < abs(value) < 1:
         return _scaled(value * 1e9, 1000.0, tuple(p + unit for p in ("n", "µ", "m", "")), digits)
     return _scaled(value, 1000.0, tuple(p + unit for p in ("", "k", "M", "G", "T", "P", "E")), digits)

@@ -268,7 +268,7 @@ def deployment(**words: Any) -> rl.Deployment:
         ({"kv": "fp17"}, UnknownName, ('"fp17"', "did you mean fp16")),
         ({"head": "nonsense"}, UnknownName, ('"nonsense"',)),
         ({"activations": "fp12"}, UnknownName, ("activations", '"fp12"', "use auto or one of")),
-        ({"activations": "fp4", "weights": "fp8"}, SpecError, ("h100-sxm-80gb has no fp4 units", "it has", "auto")),
+        ({"activations": "fp4", "weights": "nvfp4"}, SpecError, ("h100-sxm-80gb has no fp4 units", "it has", "auto")),
         ({"engine": "ideel"}, UnknownName, ('"ideel"', "did you mean ideal")),
         ({"engine": "vllm"}, UnknownName, ('"vllm"', "known so far: ideal")),
         ({"engine": None}, RooflineError, ("engine", "None")),

@@ -186,7 +186,7 @@ def test_a_window_never_costs_more_than_full_attention(
     full = as_model(with_mixers(spec, window=None))
     local = as_model(spec)
     counted = [rl.count(m, step, precision=precision, attention=kernel) for m in (local, full)]  # type: ignore[arg-type]
-    for quantity in ("flops", "executed_flops", "bytes", "compulsory_bytes", "kv_read_bytes", "act_bytes"):
+    for quantity in ("flops", "executed_flops", "streamed_bytes", "compulsory_bytes", "kv_read_bytes", "act_bytes"):
         assert at_most(counted[0].total(quantity), counted[1].total(quantity))
     clocked = [rl.clock(ledger, chip) for ledger in counted]
     assert at_most(clocked[0].seconds, clocked[1].seconds)
@@ -242,7 +242,7 @@ def test_no_pass_moves_or_computes_faster_than_the_chip_is_rated(
         peak = max(d.hardware.peak_flops_per_s(op["run_dtype"]) for op in t.by_op() if op["flops"])
         assert at_most(t.hbm_bytes / t.seconds, d.hardware.hbm_bytes_per_s)
         assert at_most(t.compulsory_bytes / t.floor_s, d.hardware.hbm_bytes_per_s)
-        assert at_most(t.flops / t.seconds, peak)
+        assert at_most(t.executed_flops / t.seconds, peak)
 
 
 @given(deployments(), prompts, contexts, batches)
@@ -347,7 +347,7 @@ def test_a_grid_over_every_field_of_a_pass_equals_its_points_bit_for_bit(
 @given(deployments(), contexts, batches)
 def test_scalars_in_are_scalars_out(d: rl.Deployment, context: int, batch: int) -> None:
     t = rl.decode(d, context_tokens=context, batch=batch)
-    for name in (*SCALARS, "model_flops", "compulsory_bytes", "compute_s", "memory_s", "intensity", "mfu", "mbu"):
+    for name in (*SCALARS, "executed_flops", "compulsory_bytes", "compute_s", "memory_s", "intensity", "mfu", "mbu"):
         assert type(getattr(t, name)) is float, name
     assert type(t.bound) is str
 
@@ -389,7 +389,7 @@ def test_alike_sequences_are_one_part_or_several(
         rl.Seqs(n_seq=n, n_new=like.n_new, n_past=like.n_past, n_logits=like.n_logits)
         for n in (some, more, some + more)
     )
-    for quantity in ("flops", "executed_flops", "bytes", "compulsory_bytes", "weight_bytes"):
+    for quantity in ("flops", "executed_flops", "streamed_bytes", "compulsory_bytes", "weight_bytes"):
         split, joined = (rl.count(model, step, attention=kernel).total(quantity) for step in ((a, b), (both,)))
         assert split == joined
 
@@ -700,7 +700,7 @@ def test_eager_attention_never_moves_less_or_runs_faster_than_flash(
     eager = rl.count(model, step, precision=precision, attention="eager")
     assert flash.flops == eager.flops
     assert flash.executed_flops == flash.flops <= eager.executed_flops
-    assert flash.bytes < eager.bytes
+    assert flash.streamed_bytes < eager.streamed_bytes
     assert flash.compulsory_bytes == eager.compulsory_bytes
     assert rl.clock(flash, chip).seconds <= rl.clock(eager, chip).seconds
 
@@ -811,8 +811,8 @@ def test_the_rows_of_a_pass_add_up_to_its_totals(
     rows = t.by_op()
     for total, column in ((t.seconds, "seconds"), (t.compute_s, "compute_s"), (t.memory_s, "memory_s")):
         assert math.fsum(row[column] for row in rows) == pytest.approx(total, rel=LAST_BITS)
-    assert math.fsum(row["executed_flops"] for row in rows) == pytest.approx(t.flops, rel=LAST_BITS)
-    assert math.fsum(row["bytes"] for row in rows) == pytest.approx(t.hbm_bytes, rel=LAST_BITS)
+    assert math.fsum(row["executed_flops"] for row in rows) == pytest.approx(t.executed_flops, rel=LAST_BITS)
+    assert math.fsum(row["streamed_bytes"] for row in rows) == pytest.approx(t.hbm_bytes, rel=LAST_BITS)
     assert len({row["name"] for row in rows}) == len(rows)
 
 

@@ -62,13 +62,13 @@ def test_a_projection_does_four_flop_a_byte_in_prefill_and_one_in_decode(
     """Texts with 4.2 and 1.05 divided by 32 as if MiB were MB: 134,217,728 / 32e6 = 4.19."""
     q = op(passed(n_new, n_past), "q_proj")
     assert q.flops / q.weight_bytes == over_weights
-    assert q.flops / q.bytes == pytest.approx(over_everything, rel=1e-15)
+    assert q.flops / q.streamed_bytes == pytest.approx(over_everything, rel=1e-15)
 
 
 def test_intensities_with_activations_print_as_the_texts_have_them() -> None:
     prefill, decode = op(passed(4), "q_proj"), op(passed(1, 4), "q_proj")
-    assert f"{prefill.flops / prefill.bytes:.3f}" == "3.992"
-    assert f"{decode.flops / decode.bytes:.4f}" == "0.9995"
+    assert f"{prefill.flops / prefill.streamed_bytes:.3f}" == "3.992"
+    assert f"{decode.flops / decode.streamed_bytes:.4f}" == "0.9995"
 
 
 # Attention

@@ -31,8 +31,8 @@ class Lever:
 def levers(prediction: Prediction) -> tuple[Lever, ...]:
     """Single changes to a prediction's deployment or prompt, those that help, the best first.
 
-    Tried: 8-bit and 4-bit weights, an 8-bit cache, half of the prompt found in a prefix cache. What is already on, and what
-    does not fit afterwards, is left out.
+    Tried: 16-, 8- and 4-bit weights, an 8-bit cache, half of the prompt found in a prefix cache. What is already on, and
+    what does not fit afterwards, is left out.
 
     Examples
     --------
@@ -52,26 +52,28 @@ def _require_scalar(prediction: Prediction) -> None:
 
 
 def _formats(p: Prediction) -> Iterator[Lever]:
-    d = p.deployment
-    soc = d.hardware.kind == "soc"
-    eight = "mlx-8bit" if soc else "fp8" if d.hardware.has("fp8") else "int8"
-    four = "mlx-4bit" if soc else "awq"
-    now = d.numerics
-    for label, change in (
-        (f"8-bit weights ({eight})", {"weights": eight}),
-        (f"4-bit weights ({four})", {"weights": four}),
-        ("8-bit KV cache", {"kv": "fp8" if d.hardware.has("fp8") else "q8_0"}),
+    d, now = p.deployment, p.deployment.numerics
+    soc, fp8 = d.hardware.kind == "soc", d.hardware.has("fp8")
+    eight, four = ("mlx-8bit", "mlx-4bit") if soc else ("fp8" if fp8 else "int8", "awq")
+    for label, field, name in (
+        ("16-bit weights (bf16)", "weights", "bf16"),
+        (f"8-bit weights ({eight})", "weights", eight),
+        (f"4-bit weights ({four})", "weights", four),
+        ("8-bit KV cache", "kv", "fp8" if fp8 else "q8_0"),
     ):
-        field, name = next(iter(change.items()))
         current = now.weights if field == "weights" else now.kv
-        if format_named(name).bits >= current.bits:
-            continue
-        changed = Deployment(
-            model=d.model, hardware=d.hardware, plan=d.plan, precision=d.precision, engine=d.engine, **change
-        )
-        after = predict(changed, prompt_tokens=p.prompt_tokens, output_tokens=p.output_tokens, batch=p.batch)
-        if after.memory.fits:
-            yield _lever(label, p, changed, ttft_s=float(after.ttft_s), tpot_s=_float(after.tpot_s))
+        if format_named(name).bits < current.bits:
+            changed = _with(d, field, name)
+            after = predict(changed, prompt_tokens=p.prompt_tokens, output_tokens=p.output_tokens, batch=p.batch)
+            if after.memory.fits:
+                yield _lever(label, p, changed, ttft_s=float(after.ttft_s), tpot_s=_float(after.tpot_s))
+
+
+def _with(d: Deployment, field: str, name: str) -> Deployment:
+    """One format changed and the other held where it was, so that a lever is a single change."""
+    formats = {"weights": d.numerics.weights.name, "kv": d.numerics.kv.name} | {field: name}
+    precision = d.precision.model_copy(update=formats)
+    return Deployment(model=d.model, hardware=d.hardware, plan=d.plan, precision=precision, engine=d.engine)
 
 
 def _prefix(p: Prediction) -> Iterator[Lever]:
@@ -124,15 +126,13 @@ def decode_limit(deployment: Deployment, *, context_tokens: float) -> float:
 
 
 def ways_to_fit(prediction: Prediction) -> tuple[str, ...]:
-    """Changes that make a request fit where it does not: fewer bits, a smaller batch, as sentences. Empty where it fits."""
+    """Single changes that make a request fit where it does not, as phrases. Empty where it fits."""
     _require_scalar(prediction)
     held = prediction.memory
     if held.fits:
         return ()
-    ways = []
-    if held.max_batch >= 1:
-        ways.append(f"batch {held.max_batch:,.0f} at this context")
-    if held.max_context_tokens >= 1:
+    ways = [f"batch {held.max_batch:,.0f} at this context"] if held.max_batch >= 1 else []
+    if held.max_context_tokens > prediction.prompt_tokens:
         ways.append(f"a context of {held.max_context_tokens:,.0f} tokens at this batch")
     ways.extend(_formats_that_fit(prediction))
     return tuple(ways)
@@ -140,10 +140,11 @@ def ways_to_fit(prediction: Prediction) -> tuple[str, ...]:
 
 def _formats_that_fit(p: Prediction) -> Iterator[str]:
     d = p.deployment
-    for name in ("fp8", "int8", "awq", "q4_k_m"):
-        if format_named(name).bits >= d.numerics.weights.bits or (name == "fp8" and not d.hardware.has("fp8")):
+    for field, name in (("weights", "fp8"), ("weights", "int8"), ("weights", "awq"), ("kv", "q8_0")):
+        current = d.numerics.weights if field == "weights" else d.numerics.kv
+        if format_named(name).bits >= current.bits or (name == "fp8" and not d.hardware.has("fp8")):
             continue
-        changed = Deployment(model=d.model, hardware=d.hardware, precision=d.precision, weights=name, engine=d.engine)
+        changed = _with(d, field, name)
         if predict(changed, prompt_tokens=p.prompt_tokens, output_tokens=p.output_tokens, batch=p.batch).memory.fits:
-            yield f"{name} weights"
+            yield f"{name} {'weights' if field == 'weights' else 'KV cache'}"
             return

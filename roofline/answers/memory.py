@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from roofline.errors import require
-from roofline.num import Num, checked, common_shape
+from roofline.num import Num, checked, common_shape, whole
 from roofline.specs.deployment import Deployment
 from roofline.specs.model import Model
 from roofline.specs.precision import Precision
@@ -47,7 +47,8 @@ class Memory:
     def to_dict(self) -> dict[str, Any]:
         """Flat, SI, unit in the key."""
         names = ("weight_bytes", "kv_bytes", "kv_bytes_per_token", "capacity_bytes", "used_bytes")
-        return {n: getattr(self, n) for n in (*names, "fits", "short_by_bytes", "max_batch", "max_context_tokens")}
+        sizes = {n: getattr(self, n) for n in (*names, "fits", "short_by_bytes")}
+        return sizes | {n: whole(getattr(self, n)) for n in ("max_batch", "max_context_tokens")}
 
 
 def kv_bytes(

@@ -12,7 +12,7 @@ import numpy as np
 
 from roofline.answers.memory import Memory, memory
 from roofline.errors import SpecError, require, shown
-from roofline.num import Num, checked, common_shape
+from roofline.num import Num, checked, common_shape, whole
 from roofline.specs.deployment import Deployment
 from roofline.timing.clock import Timing, clock
 from roofline.timing.efficiency import IDEAL
@@ -126,7 +126,8 @@ def _sums(flat: Seqs, where: slice) -> PassSums:
 class Prediction:
     """One static batch from its prompts to its last tokens.
 
-    `prefill` is the pass over the prompts; `first_decode` and `last_decode` are the ends of the decode trajectory.
+    `prefill` is the pass over the prompts; `decode` the pass at the mean context, to place decode on the roofline (none
+    for one output token).
     Times in seconds, rates per second; fields broadcast as the arguments did.
     """
 
@@ -187,9 +188,9 @@ class Prediction:
             "weights": d.numerics.weights.name,
             "kv": d.numerics.kv.name,
             "compute_dtype": self.prefill.dtype,
-            "prompt_tokens": self.prompt_tokens,
+            "prompt_tokens": whole(self.prompt_tokens),
             "output_tokens": self.output_tokens,
-            "batch": self.batch,
+            "batch": whole(self.batch),
             "exceeds_context": self.exceeds_context,
             "ttft_s": self.ttft_s,
             "ttft_floor_s": self.ttft_floor_s,
@@ -206,6 +207,7 @@ class Prediction:
             "prefill_hbm_bytes": self.prefill.hbm_bytes,
             "prefill_intensity": self.prefill.intensity,
             "prefill_mfu": self.prefill.mfu,
+            "prefill_mbu": self.prefill.mbu,
             "decode_flops": None if t is None else t.flops,
             "decode_hbm_bytes": None if t is None else t.hbm_bytes,
             "decode_intensity": None if t is None else t.intensity,

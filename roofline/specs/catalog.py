@@ -40,6 +40,8 @@ def hardware(name: PathLike, *, search: Sequence[PathLike] = ()) -> Hardware:
     base, _, size = os.fspath(name).partition(":") if not _is_path(name) else (os.fspath(name), "", "")
     data, where = _found(base, "hardware", search)
     chip = Hardware.read(data, where=where)
+    if size == "" and os.fspath(name).endswith(":") and not _is_path(name):
+        raise UnknownName(f'hardware: expected a memory size after "{shorten(os.fspath(name))}", as in m5-max:64GB')
     return chip.with_memory(size) if size else chip
 
 
@@ -68,7 +70,7 @@ def spec_files(kind: str, *, search: Sequence[PathLike] = ()) -> Iterator[Path]:
     """The YAML files of a kind ("hardware" or "models"), a user's folders first; a name seen earlier hides a later one."""
     seen: set[str] = set()
     for folder in _folders(kind, search):
-        for path in sorted(folder.glob("*.yaml")):
+        for path in sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")]):
             if path.stem not in seen:
                 seen.add(path.stem)
                 yield path
@@ -140,12 +142,13 @@ def _raw(path: Path) -> str:
 
 @lru_cache(maxsize=4096)
 def _aliases(path: Path) -> tuple[str, ...]:
-    """The aliases a file gives; none where it is broken (asked for by its own name, it says how)."""
+    """The id and aliases a file gives; none where it is broken (asked for by the file's name, it says how)."""
     try:
-        given = load_yaml(path).get("aliases", ())
+        data = load_yaml(path)
     except SpecError:
         return ()
-    return tuple(str(a).lower() for a in given) if isinstance(given, tuple) else ()
+    given = data.get("aliases", ())
+    return tuple(str(a).lower() for a in (data.get("id", path.stem), *(given if isinstance(given, tuple) else ())))
 
 
 def load_yaml(path: Path) -> dict[str, Any]:

@@ -48,8 +48,8 @@ class Deployment:
         """`weights`, `kv`, `activations` and `head` are shorthand for the fields of a `Precision`, and override it."""
         require(model, Model, "Deployment(model=…)")
         require(hardware, Hardware, "Deployment(hardware=…)")
-        require(plan or Plan(), Plan, "Deployment(plan=…)")
-        require(precision or Precision(), Precision, "Deployment(precision=…)")
+        require(Plan() if plan is None else plan, Plan, "Deployment(plan=…)")
+        require(Precision() if precision is None else precision, Precision, "Deployment(precision=…)")
         if engine not in ENGINES:
             near = did_you_mean(str(engine), ENGINES)
             raise UnknownName(

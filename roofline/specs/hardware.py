@@ -50,8 +50,9 @@ Order-of-magnitude priors, not facts: `Link.latency_is_prior` flags every use of
 class Peak(Record):
     """The dense rate of one matrix dtype [FLOP/s].
 
-    `peak` accumulates in `accumulate`; `peak_acc16` is the rate with 16-bit accumulation where it is faster;
-    `peak_max` is what the silicon is known to exceed the rated figure by (a sustained boost clock), and only bounds.
+    `peak` accumulates in `accumulate` (where not said: int32 for integers, fp32 up to that width). `peak_acc16` is the rate
+    with 16-bit accumulation where it is faster; `peak_max` is what the silicon is known to exceed the rated figure by (a
+    sustained boost clock), and only bounds.
     """
 
     peak_flops_per_s: FlopRate = Field(alias="peak")

@@ -17,8 +17,7 @@ local and global attention is one group of two layers. A layer is a mixer (tagge
             ffn: {kind: dense, d_ff: 14336, gated: true}
     head: {tied: false}
 
-Every record lists its weight `matrices`; parameters, bytes and FLOPs are all counted from those lists, so they cannot
-disagree with each other.
+Every record lists its weight `matrices`; parameters, bytes and FLOPs of the layers are all counted from those lists.
 """
 
 from dataclasses import dataclass

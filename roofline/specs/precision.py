@@ -65,13 +65,16 @@ class Precision(Record):
     head: FormatOrAuto = "auto"
 
     @model_validator(mode="after")
-    def _narrow_units_need_narrow_weights(self) -> Self:
-        narrow = self.activations in ("fp8", "int8", "fp4", "int4")
-        if narrow and (self.weights is None or format_named(self.weights).bits > 9):
-            weights = self.weights or "the checkpoint's own"
-            raise SpecError(
-                f"activations: {self.activations} needs weights of 8 bits or fewer, got {weights}; set weights too"
-            )
+    def _units_that_can_multiply_these_weights(self) -> Self:
+        if self.activations in ("auto", "fp32", "fp16", "bf16", "tf32"):
+            return self
+        given, units = self.weights or "the checkpoint's own", self.activations
+        weights = None if self.weights is None else format_named(self.weights)
+        if weights is None or weights.bits > 9:
+            raise SpecError(f"activations: {units} needs weights of 8 bits or fewer, got {given}; set weights too")
+        if self.activations not in (weights.compute, *weights.lawful):
+            usable = ", ".join(dict.fromkeys(d for d in (weights.compute, *weights.lawful) if d != "16bit"))
+            raise SpecError(f"activations: {units} units do not multiply {given} weights; use auto or one of {usable}")
         return self
 
     def of(self, model: Model) -> Numerics:
@@ -79,6 +82,8 @@ class Precision(Record):
         weights = format_named(self.weights or model.dtype)
         half = model.dtype if model.dtype in ("fp16", "bf16") else "bf16"  # what an fp32 checkpoint is quantised from
         activations = weights.name if weights.name in ("fp32", "fp16", "bf16") else half
+        if self.activations in ("fp32", "fp16", "bf16"):
+            activations = self.activations
         forced = None if self.activations == "auto" else self.activations
         return Numerics(
             weights=weights,
@@ -142,7 +147,7 @@ def run_dtype(dtype: str, chip: Hardware) -> str:
         if chip.has(candidate):
             return candidate
     raise UnknownName(
-        f"{chip.id} has no units that run {dtype}; it has {', '.join(chip.dtypes())}. Add the peak to its spec to go on"
+        f"{chip.id} has no units that run {dtype}; it has {', '.join(chip.dtypes())}: give the weights in one of those"
     )
 
 

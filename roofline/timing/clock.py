@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -27,7 +27,7 @@ from roofline.timing.efficiency import IDEAL, Efficiency
 
 __all__ = ["Part", "Timing", "clock"]
 
-RESOURCES = ("compute", "memory", "link", "overhead")
+RESOURCES = ("compute", "memory", "overhead")
 
 Part: TypeAlias = tuple[slice, Callable[[], Sums]]
 """A piece of a grid: where it goes in the answer, and its sums, made when asked for."""
@@ -43,13 +43,13 @@ class Timing:
     floor_s : Num
         Nothing can beat it [s].
     bound : str or array of str
-        The resource that takes most of the estimate: compute, memory, link or overhead.
+        The resource that binds the ops most of the estimate is spent in: compute, memory or overhead.
     intensity, ridge : Num, float
         FLOP per byte of device-memory traffic, and where the chip's roof bends [FLOP/B].
     mfu, mbu : Num
         Model FLOPs, and compulsory bytes, over what the rated ceilings could have done in that time [1].
-    flops, hbm_bytes : Num
-        Executed work and traffic [FLOP, B].
+    flops, executed_flops, hbm_bytes : Num
+        The model's own work, that of this execution, and traffic [FLOP, B].
     """
 
     def __init__(
@@ -70,8 +70,11 @@ class Timing:
     @cached_property
     def seconds(self) -> Num:
         """Σ over ops of repeat · max(F / (e·π), Q / (e·β)) + launches  [s]."""
-        laws = _laws(self._rows, self.chip, self.efficiency)
-        return self._gather(laws.seconds)
+        return self._gather(self._laws.seconds)
+
+    @cached_property
+    def _laws(self) -> _Laws:
+        return _laws(self._rows, self.chip, self.efficiency)
 
     @cached_property
     def floor_s(self) -> Num:
@@ -100,19 +103,19 @@ class Timing:
         return sum(row.repeat * row.n_launch for row in self._rows) * self.efficiency.launch_s
 
     @cached_property
-    def flops(self) -> Num:
+    def executed_flops(self) -> Num:
         """Executed work, what the execution adds included [FLOP]."""
         return self._gather(summed(self._rows, "executed_flops").at)
 
     @cached_property
-    def model_flops(self) -> Num:
+    def flops(self) -> Num:
         """The model's own work: visible pairs, no padding [FLOP]."""
         return self._gather(summed(self._rows, "flops").at)
 
     @cached_property
     def hbm_bytes(self) -> Num:
         """Everything streamed through device memory [B]."""
-        return self._gather(summed(self._rows, "bytes").at)
+        return self._gather(summed(self._rows, "streamed_bytes").at)
 
     @cached_property
     def compulsory_bytes(self) -> Num:
@@ -121,8 +124,8 @@ class Timing:
 
     @property
     def intensity(self) -> Num:
-        """I = F / Q of the pass [FLOP/B]."""
-        return self.flops / self.hbm_bytes
+        """I = F / Q of the pass as executed [FLOP/B]."""
+        return self.executed_flops / self.hbm_bytes
 
     @cached_property
     def dtype(self) -> str:
@@ -155,10 +158,20 @@ class Timing:
         """Compulsory bytes over what the rated bandwidth would have moved in `seconds` [1]."""
         return self.compulsory_bytes / (self.seconds * self.chip.hbm_bytes_per_s)
 
+    @cached_property
+    def compute_bound_s(self) -> Num:
+        """The part of `seconds` spent in ops that their arithmetic binds [s]."""
+        return self._gather(self._laws.compute_bound)
+
+    @property
+    def memory_bound_s(self) -> Num:
+        """The part of `seconds` spent in ops that their traffic binds [s]."""
+        return self.seconds - self.compute_bound_s - self.overhead_s
+
     @property
     def bound(self) -> Any:
-        """Which resource takes most: a word, or an array of words."""
-        parts = np.broadcast_arrays(self.compute_s, self.memory_s, 0.0, self.overhead_s)
+        """The resource that binds the ops most of the time is spent in: a word, or an array of words."""
+        parts = np.broadcast_arrays(self.compute_bound_s, self.memory_bound_s, self.overhead_s)
         words: NDArray[np.str_] = np.array(RESOURCES)[np.argmax(np.stack(parts), axis=0)]
         return words if isinstance(self.seconds, np.ndarray) else str(words)
 
@@ -238,7 +251,13 @@ def clock(ledger: Ledger, chip: Hardware, *, efficiency: Efficiency = IDEAL) -> 
     require(ledger, Ledger, "clock(ledger)")
     require(chip, Hardware, "clock(chip)")
     require(efficiency, Efficiency, "clock(efficiency=…)")
-    return Timing(ledger.rows, ((slice(None), lambda: ledger.sums),), shape=None, chip=chip, efficiency=efficiency)
+    return Timing(
+        ledger.rows, ((slice(None), partial(_same_sums, ledger.sums)),), shape=None, chip=chip, efficiency=efficiency
+    )
+
+
+def _same_sums(sums: Sums) -> Sums:
+    return sums
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,10 +268,19 @@ class _Laws:
     streams: Linear  # launches included
 
     def seconds(self, sums: Sums) -> Num:
+        """Σ max(compute, memory) + streams."""
         total = self.streams.at(sums)
         for compute, memory in self.contests:
             total = total + _larger(compute.at(sums), memory.at(sums))
         return total
+
+    def compute_bound(self, sums: Sums) -> Num:
+        """Σ compute over the ops where it is at least the traffic."""
+        total: Num = 0.0
+        for compute, memory in self.contests:
+            busy, streaming = compute.at(sums), memory.at(sums)
+            total = total + busy * np.greater_equal(busy, streaming)
+        return total if isinstance(total, np.ndarray) else float(total)
 
 
 def _laws(rows: tuple[Row, ...], chip: Hardware, efficiency: Efficiency) -> _Laws:
@@ -277,7 +305,7 @@ def _compute_s(row: Row, chip: Hardware, efficiency: Efficiency, *, repeat: floa
 def _memory_s(row: Row, chip: Hardware, efficiency: Efficiency, *, repeat: float | None = None) -> Linear:
     """repeat · Q / (e·β)."""
     rate = efficiency.memory * chip.hbm_bytes_per_s
-    return _form(row.bytes) * ((row.repeat if repeat is None else repeat) / rate)
+    return _form(row.streamed_bytes) * ((row.repeat if repeat is None else repeat) / rate)
 
 
 def _peak(row: Row, chip: Hardware) -> float:
@@ -310,7 +338,7 @@ def _fastest(row: Row, chip: Hardware) -> float:
 
 def _op_times(row: Row, sums: Sums, chip: Hardware, efficiency: Efficiency) -> dict[str, Any]:
     compute, memory = _compute_s(row, chip, efficiency).at(sums), _memory_s(row, chip, efficiency).at(sums)
-    flops, streamed = _form(row.executed_flops).at(sums), _form(row.bytes).at(sums)
+    flops, streamed = _form(row.executed_flops).at(sums), _form(row.streamed_bytes).at(sums)
     bound = np.where(np.asarray(compute) >= memory, "compute", "memory")
     return {
         "seconds": _larger(compute, memory) + row.repeat * row.n_launch * efficiency.launch_s,

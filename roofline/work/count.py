@@ -62,10 +62,11 @@ def count(
     (52.1, 13.2)
     """
     require(model, Model, "count(model)")
-    require(plan or Plan(), Plan, "count(plan=…)")
-    require(precision or Precision(), Precision, "count(precision=…)")
+    require(Plan() if plan is None else plan, Plan, "count(plan=…)")
+    precision = Precision() if precision is None else precision
+    require(precision, Precision, "count(precision=…)")
     sums = PassSums(as_step(step))
-    rows, resident_bytes = rows_of(model, precision or Precision(), attention)
+    rows, resident_bytes = rows_of(model, precision, attention)
     return Ledger(
         rows=rows, sums=sums, n_seq=sums[Sum("seqs")], n_tokens=sums[Sum("tokens")], resident_bytes=resident_bytes
     )

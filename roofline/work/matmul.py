@@ -70,7 +70,7 @@ def matmul(
     >>> four, one = row.at({"tokens": 4.0}), row.at({"tokens": 1.0})
     >>> four.flops, one.flops, four.flops / four.weight_bytes, one.flops / one.weight_bytes
     (134217728.0, 33554432.0, 4.0, 1.0)
-    >>> round(four.flops / four.bytes, 3), round(one.flops / one.bytes, 4)
+    >>> round(four.flops / four.streamed_bytes, 3), round(one.flops / one.streamed_bytes, 4)
     (3.992, 0.9995)
     """
     streamed = weight_bytes(matrix, numerics=numerics) * (needed or Linear(1.0))

@@ -80,3 +80,13 @@ def test_ways_to_fit_do_fit() -> None:
 def test_levers_of_a_grid_are_refused() -> None:
     with pytest.raises(rl.SpecError, match="one request shape"):
         levers(rl.predict(D, prompt_tokens=[1, 2], output_tokens=3))
+
+
+def test_a_lever_changes_one_format_and_holds_the_other() -> None:
+    """GPT-2 is stored in fp32, and its cache is fp32 too: narrower weights leave it alone."""
+    p = rl.predict(
+        rl.Deployment(model=rl.model("gpt-2"), hardware=H100), prompt_tokens=512, output_tokens=64, batch=100
+    )
+    for lever in levers(p):
+        assert (lever.weights == "fp32") + (lever.kv == "fp32") >= 1
+    assert "16-bit weights (bf16)" in {lever.name for lever in levers(p)}

@@ -115,7 +115,7 @@ def test_an_alias_finds_its_model(name: str) -> None:
     ("typed", "name"),
     [
         ("llama3.1-8b", "llama-3.1-8b"),
-        ("Llama-3-8B", "llama-3.1-8b"),
+        ("Llama3-8B", "llama-3-8b"),
         ("llama-3.3-70b", "llama-3.1-70b"),
         ("mistral-7b", "mistral-7b-v0.3"),
         ("qwen2.5-7b-instruct", "qwen2.5-7b"),

@@ -127,3 +127,13 @@ def test_weight_only_formats_of_an_fp32_checkpoint_compute_and_keep_tables_in_16
     assert found.activation_bytes == 2
     assert found.bytes_per_element("positions") == 2
     assert run_dtype(found.compute("o"), chip("bf16", "fp16")) in ("bf16", "fp16")
+
+
+def test_units_that_cannot_multiply_these_weights_are_refused() -> None:
+    with pytest.raises(rl.SpecError, match="fp4 units do not multiply fp8 weights"):
+        rl.Precision(weights="fp8", activations="fp4")
+
+
+def test_sixteen_bit_activations_hold_for_attention_and_the_cache_too() -> None:
+    asked = rl.Precision(activations="fp16").of(rl.model("llama-3.1-8b"))
+    assert (asked.dense, asked.kv.name, asked.compute("q")) == ("fp16", "fp16", "fp16")

@@ -245,11 +245,52 @@ def test_the_module_runs_and_a_version_is_printed() -> None:
     assert done.stdout.startswith("roofline 0.")
 
 
-def test_a_closed_pipe_is_no_error() -> None:
-    command = f"{sys.executable} -m roofline models | head -n 1"
+@pytest.mark.parametrize("words", ["models", "explain llama-2-7b h100", "hardware", "kv llama-2-7b"])
+def test_a_reader_that_has_gone_is_no_error(words: str) -> None:
+    command = f"{sys.executable} -m roofline {words} | head -n 1"
     done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
-    assert "Traceback" not in done.stderr
-    assert "error" not in done.stderr
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_an_output_that_is_closed_is_no_bug() -> None:
+    command = f"{sys.executable} -m roofline kv llama-2-7b >&-"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_memory_names_the_true_cause(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["memory", "gemma-2-9b", "h100", "--context", "1000000", "--batch", "3"]) == 0
+    out = capsys.readouterr().out
+    assert "the cache of one such sequence is 161 GiB" in out
+    assert "more than the 8,192 that gemma-2-9b is made for" in out
+    assert run(["memory", "llama-3.1-70b", "h100"]) == 0
+    assert "the weights alone are 131 GiB" in capsys.readouterr().out
+
+
+def test_full_length_windows_are_not_said_to_be_capped(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["kv", "gemma-2-9b", "--context", "32768", "--policy", "allocated"]) == 0
+    assert "hold no more" not in capsys.readouterr().out
+    assert run(["kv", "gemma-2-9b", "--context", "32768"]) == 0
+    assert "hold no more" in capsys.readouterr().out
+
+
+def test_a_debugged_bad_input_shows_where_and_keeps_its_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--debug", "predict", "nope", "h100"]) == 2
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_a_spec_is_found_by_its_id_and_a_broken_one_hides_no_other(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "some-file.yaml").write_text(GOOD, encoding="utf-8")
+    (tmp_path / "broken.yaml").write_text("id: [", encoding="utf-8")
+    assert run(["predict", "llama-3.1-8b", "my-chip", "--search", str(tmp_path)]) == 0
+    capsys.readouterr()
+    assert run(["hardware", "--search", str(tmp_path)]) == 0
+    captured = capsys.readouterr()
+    assert "my-chip" in captured.out
+    assert "h100-sxm-80gb" in captured.out
+    assert "left out" in captured.err
 
 
 def test_an_output_that_cannot_show_a_sign_gets_a_plain_one() -> None:

@@ -106,7 +106,15 @@ def test_a_ledger_counts_sequences_and_tokens(model: rl.Model, step: Step) -> No
 def test_the_rows_of_a_ledger_add_up_to_its_totals(model: rl.Model, step: Step, kernel: Any) -> None:
     ledger = rl.count(model, step, attention=kernel)
     rows = ledger.by_op()
-    for name in ("flops", "executed_flops", "weight_bytes", "kv_read_bytes", "kv_write_bytes", "act_bytes", "bytes"):
+    for name in (
+        "flops",
+        "executed_flops",
+        "weight_bytes",
+        "kv_read_bytes",
+        "kv_write_bytes",
+        "act_bytes",
+        "streamed_bytes",
+    ):
         assert math.fsum(row[name] for row in rows) == getattr(ledger, name)
     assert sum(row["repeat"] for row in rows if row["kind"] == "attention") == model.n_layers
 

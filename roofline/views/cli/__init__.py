@@ -5,7 +5,9 @@ Exit codes: 0 answered ("does not fit" included), 1 a bug, 2 bad input, 4 `--che
 
 from __future__ import annotations
 
+import os
 import sys
+import traceback
 from collections.abc import Sequence
 
 import typer
@@ -50,26 +52,39 @@ def _root(
 def run(arguments: Sequence[str]) -> int:
     """Run the command line with these arguments; the exit code."""
     debug = "--debug" in arguments
+    if sys.stdout is None:  # started with its output closed
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123
     speak_ascii_where_needed()
     try:
-        return int(app([a for a in arguments if a != "--debug"], standalone_mode=False) or 0)
+        code = int(app([a for a in arguments if a != "--debug"], standalone_mode=False) or 0)
+        sys.stdout.flush()
     except RooflineError as error:
-        if debug:
-            raise
-        return _fail(str(error), 2)
+        return _fail(str(error), 2, debug=debug)
     except (KeyboardInterrupt, typer.Abort):
         return 130
-    except BrokenPipeError:
-        sys.stderr.close()
+    except (BrokenPipeError, SystemExit):  # the reader has gone: click leaves by SystemExit, a last flush by the other
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        return _fail(f"the output cannot be written ({error.strerror or error})", 1, debug=debug)
     except Exception as error:
         if hasattr(error, "format_message"):  # the usage errors of the click that typer carries
-            return _fail(str(error.format_message()), 2)
-        if debug:
-            raise
-        return _fail(f"this is a bug: {type(error).__name__}: {error}  (run again with --debug and report it)", 1)
+            return _usage(str(error.format_message()), debug=debug)
+        return _fail(
+            f"this is a bug: {type(error).__name__}: {error}  (--debug shows where; please report it)", 1, debug=debug
+        )
+    return code
 
 
-def _fail(message: str, code: int) -> int:
+def _usage(message: str, *, debug: bool) -> int:
+    if message.startswith("Usage:"):  # no command at all: the help it shows is the answer
+        sys.stderr.write(f"{message}\n")
+        return 2
+    return _fail(message, 2, debug=debug)
+
+
+def _fail(message: str, code: int, *, debug: bool) -> int:
+    if debug:
+        traceback.print_exc()
     sys.stderr.write(f"error: {message}\n")
     return code

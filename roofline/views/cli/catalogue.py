@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 from pydantic import ValidationError
@@ -18,6 +21,8 @@ from roofline.views.cli.common import Json, Search, print_json, print_table, say
 
 __all__ = ["hardware", "models", "validate"]
 
+S = TypeVar("S", Hardware, Model)
+
 
 def hardware(
     name: Annotated[
@@ -31,7 +36,7 @@ def hardware(
         chip = catalog.hardware(name, search=search or ())
         _show_chip(chip) if not json else print_json("hardware", {"hardware": chip.model_dump(mode="json")})
         return
-    chips = [catalog.hardware(n, search=search or ()) for n in catalog.hardware_ids(search=search or ())]
+    chips = list(_readable(catalog.hardware_ids(search=search or ()), partial(catalog.hardware, search=search or ())))
     if json:
         print_json("hardware-list", {"hardware": [_chip_row(c) for c in chips]})
         return
@@ -48,8 +53,17 @@ def hardware(
             f"{chip.power.tdp_w:,.0f} W" if chip.power else "–",
             ", ".join(chip.aliases[:3]),
         )
-    print_table(rows)
+    print_table(rows, spare=("also called", "TDP", "fp8"))
     say(f"\n{len(chips)} chips; rates are dense and rated. roofline hardware NAME shows one with its sources.")
+
+
+def _readable(names: Iterable[str], read: Callable[[str], S]) -> Iterator[S]:
+    """The specs of these names; a broken file of one's own is said on stderr, and hides no other."""
+    for name in names:
+        try:
+            yield read(name)
+        except SpecError as error:
+            sys.stderr.write(f"left out: {error}\n")
 
 
 def _sixteen(chip: Hardware) -> str:
@@ -74,7 +88,7 @@ def _show_chip(chip: Hardware) -> None:
             format_si(peak.peak_flops_per_s, "FLOP/s"),
             format_si(peak.bound_flops_per_s, "FLOP/s"),
             f"{chip.ridge(dtype):,.0f} FLOP/B",
-            peak.accumulate or ("int32" if dtype.startswith("int") else "fp32"),
+            peak.accumulate or {"int8": "int32", "int4": "int32", "fp64": "fp64"}.get(dtype, "fp32"),
         )
     for vector, rate in chip.compute.vector.items():
         rows.add_row(f"{vector} vector", format_si(rate, "FLOP/s"), "", "", "")
@@ -136,7 +150,7 @@ def models(
             "model", {"model": spec.model_dump(mode="json"), "n_params": spec.n_params}
         )
         return
-    specs = [catalog.model(n, search=search or ()) for n in catalog.model_ids(search=search or ())]
+    specs = list(_readable(catalog.model_ids(search=search or ()), partial(catalog.model, search=search or ())))
     if json:
         print_json(
             "model-list",
@@ -151,7 +165,7 @@ def models(
             s.id, f"{s.n_params:,}", str(s.n_layers), f"{s.d_model:,}", str(mixers[0].n_heads), str(mixers[0].n_kv_heads),
             "/".join(f"{w:,}" for w in windows) or "–", f"{s.max_context_tokens:,}", s.dtype,
         )  # fmt: skip
-    print_table(rows)
+    print_table(rows, spare=("dtype", "width", "heads", "layers"))
     say(f"\n{len(specs)} models. roofline models NAME shows one.")
 
 

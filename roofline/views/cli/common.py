@@ -15,6 +15,7 @@ import typer
 from roofline.errors import SpecError
 from roofline.specs import catalog
 from roofline.specs.deployment import Deployment
+from roofline.specs.model import Model
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -147,9 +148,21 @@ def table(*columns: str, first: str = "") -> Table:
     return made
 
 
-def print_table(made: Table) -> None:
-    """A table on stdout, in the terminal's width; piped, as wide as it needs to be."""
+def print_table(made: Table, *, spare: Sequence[str] = ()) -> None:
+    """A table on stdout. Nothing is ever cut off: in a narrow terminal the spare columns go, the first named first."""
     from rich.console import Console
 
-    width = None if sys.stdout.isatty() else 200
-    Console(width=width, highlight=False, soft_wrap=True).print(made)
+    screen = Console(highlight=False, soft_wrap=True)
+    wide = Console(highlight=False, soft_wrap=True, width=1000)
+    for name in spare if sys.stdout.isatty() else ():
+        if wide.measure(made).maximum <= screen.width:
+            break
+        made.columns = [c for c in made.columns if c.header != name]
+    wide.print(made)
+
+
+def beyond_context(model: Model, tokens: int) -> list[str]:
+    """A sentence for a request longer than the model is made for; none otherwise."""
+    if tokens <= model.max_context_tokens:
+        return []
+    return [f"note: {tokens:,} tokens are more than the {model.max_context_tokens:,} that {model.id} is made for"]

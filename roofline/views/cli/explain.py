@@ -23,6 +23,7 @@ from roofline.views.cli.common import (
     Prompt,
     Search,
     Weights,
+    beyond_context,
     build,
     print_json,
     print_table,
@@ -61,6 +62,9 @@ def explain(
     (d,) = build(model, [hardware], weights=weights, kv=kv, activations=activations, head=head, search=search)
     n_prompt, n_seq = whole(prompt, name="--prompt"), whole(batch, name="--batch")
     past = n_prompt if context is None else whole(context, name="--context", least=0)
+    if not json:
+        for note in beyond_context(d.model, max(n_prompt, past)):
+            say(note)
     passes: dict[str, Timing] = {}
     if phase != "decode":
         passes["prefill"] = prefill(d, prompt_tokens=n_prompt, batch=n_seq, attention=attention)  # type: ignore[arg-type]
@@ -94,8 +98,8 @@ def _products(t: Timing) -> Iterator[dict[str, Any]]:
 
 
 _SHARED = (
-    "flops", "extra_flops", "executed_flops", "kv_read_bytes", "kv_read_bytes_min", "kv_write_bytes", "act_bytes", "bytes",
-    "compulsory_bytes", "seconds", "compute_s", "memory_s",
+    "flops", "extra_flops", "executed_flops", "kv_read_bytes", "kv_read_bytes_min", "kv_write_bytes", "act_bytes",
+    "streamed_bytes", "compulsory_bytes", "seconds", "compute_s", "memory_s",
 )  # fmt: skip
 
 
@@ -126,8 +130,8 @@ def _show(phase: str, shape: str, t: Timing, d: Deployment, *, exact: bool) -> N
             format_si(float(row["seconds"]), "s"),
             row["bound"],
         )
-    print_table(rows)
-    work = f"{format_si(float(t.flops), 'FLOP')}, {format_si(float(t.hbm_bytes), 'B')}"
+    print_table(rows, spare=("other", "KV write", "FLOP/B of W", "shape", "weights", "KV read"))
+    work = f"{format_si(float(t.executed_flops), 'FLOP')}, {format_si(float(t.hbm_bytes), 'B')}"
     times = f"{format_si(float(t.seconds), 's')}, floor {format_si(float(t.floor_s), 's')}"
     say(f"in all: {work}, {three(t.intensity)} FLOP/B (ridge {three(t.ridge)}), {times}")
     reached = f"{percent(t.mfu)} of the {t.dtype} peak and {percent(t.mbu)} of the bandwidth"

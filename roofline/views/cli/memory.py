@@ -24,6 +24,7 @@ from roofline.views.cli.common import (
     ModelName,
     Search,
     Weights,
+    beyond_context,
     build,
     print_json,
     print_table,
@@ -64,7 +65,9 @@ def kv(
     say(f"{spec.id}   {numerics.kv.name} cache   {n_seq:,} × {tokens:,} tokens")
     say()
     say(f"KV cache    {format_bytes(held, digits=5)}   ({held:,.0f} B)")
-    say(f"a token     {format_bytes(each, digits=5)}   (the first; {n_seq:,} × {tokens:,} tokens)")
+    say(f"a token     {format_bytes(each, digits=5)}   (of one sequence, while no window is full)")
+    for note in beyond_context(spec, tokens):
+        say(note)
     rows = table(*(f"{c:,}" for c in _ladder(tokens)), first="context")
     for name in ("bf16", "fp8", "q8_0", "q4_0"):
         sizes = (float(kv_bytes(spec, context_tokens=c, batch=n_seq, kv=name, policy=policy)) for c in _ladder(tokens))  # type: ignore[arg-type]
@@ -72,7 +75,7 @@ def kv(
     say()
     print_table(rows)
     windowed = [layer.mixer.window for _, layer in spec.layer_kinds() if layer.mixer.window is not None]
-    if windowed and tokens > min(windowed):
+    if windowed and tokens > min(windowed) and policy == "window":
         n_windowed = sum(n for n, layer in spec.layer_kinds() if layer.mixer.window is not None)
         say(f"\n{n_windowed} of {spec.n_layers} layers see a window of {min(windowed):,} tokens and hold no more.")
 
@@ -124,19 +127,24 @@ def memory(
                 f"{m.max_batch:,.0f}",
                 f"{m.max_context_tokens:,.0f}",
             )
-        print_table(rows)
+        print_table(rows, spare=("longest context", "weights"))
         say()
+        for note in beyond_context(first.model, tokens):
+            say(note)
         for d, m in answers:
-            say(_sentence(d, m))
+            say(_sentence(d, m, n_seq))
     if check and not all(m.fits for _, m in answers):
         raise typer.Exit(4)
 
 
-def _sentence(d: Deployment, m: Memory) -> str:
+def _sentence(d: Deployment, m: Memory, n_seq: int) -> str:
     share, chip = float(m.kv_bytes) / float(m.used_bytes), d.hardware.id
     if m.fits:
         free = format_bytes(m.capacity_bytes - float(m.used_bytes))
         return f"On {chip} it fits with {free} to spare; the cache is {share:.0%} of what is held."
+    if m.weight_bytes <= m.capacity_bytes and m.max_batch < 1:
+        one = format_bytes(float(m.kv_bytes) / n_seq)
+        return f"On {chip} it does not fit: the cache of one such sequence is {one}; shorten it, or use fewer KV bits."
     if m.max_batch >= 1:
         return f"On {chip} it does not fit: the cache is {share:.0%} of it. A batch of {m.max_batch:,.0f} would fit."
     weights = format_bytes(m.weight_bytes)

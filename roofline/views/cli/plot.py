@@ -35,7 +35,7 @@ def plot(
     out: Annotated[Path, typer.Option("--out", help="The file to write: .svg, .png or .pdf.")] = Path("roofline.svg"),
     prompt: Prompt = "2048",
     output: Output = "256",
-    batch: Batch = "8",
+    batch: Batch = "1",
     weights: Weights = None,
     kv: Kv = None,
     engine: Engine = "ideal",
@@ -59,6 +59,7 @@ def plot(
     elif len(deployments) > 1:
         raise SpecError("plot latency: expected one chip; draw each into its own file")
     else:
-        axes = draw.latency(deployments[0], prompt_tokens=n_prompt, batch=n_seq, **look)
+        context = n_prompt + max(0, n_out - 2) // 2  # the mean over the answer, as predict has it
+        axes = draw.latency(deployments[0], prompt_tokens=n_prompt, context_tokens=context, batch=n_seq, **look)
     draw.save(axes, out)
     say(f"wrote {out}")

@@ -27,6 +27,7 @@ from roofline.views.cli.common import (
     Prompt,
     Search,
     Weights,
+    beyond_context,
     build,
     print_json,
     print_table,
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = ["percent", "predict", "three"]
 
-IDEAL_NOTE = "ideal machine: every ceiling reached, nothing between kernels; a real engine takes longer (uncalibrated)"
+IDEAL_NOTE = "uncalibrated: ideal hardware, activations through memory between ops; only the floor is a bound"
 
 
 def predict(
@@ -94,13 +95,12 @@ def _draw(predictions: list[Prediction], path: Path) -> None:
 
 
 def _one(p: Prediction) -> None:
-    d = p.deployment
     say(_identity(p))
-    for sentence in (*d.said(), *_beyond(p)):
-        say(f"note: {sentence}")
+    for note in _notes(p):
+        say(note)
     say(IDEAL_NOTE)
     say()
-    print_table(_phases(p))
+    print_table(_phases(p), spare=("of BW", "of peak"))
     say()
     for label, text in _facts(p):
         say(f"{label:<12}{text}")
@@ -109,10 +109,9 @@ def _one(p: Prediction) -> None:
         say(line)
 
 
-def _beyond(p: Prediction) -> list[str]:
-    model = p.deployment.model
-    said = f"this request is longer than the {model.max_context_tokens:,} tokens that {model.id} is made for"
-    return [said] if p.exceeds_context else []
+def _notes(p: Prediction) -> list[str]:
+    d, tokens = p.deployment, int(p.prompt_tokens) + p.output_tokens
+    return [f"note: {sentence}" for sentence in d.said()] + beyond_context(d.model, tokens)
 
 
 def _identity(p: Prediction, *, with_chip: bool = True) -> str:
@@ -175,7 +174,9 @@ def _facts(p: Prediction) -> list[tuple[str, str]]:
         lines.append(("Decode step", _traffic(p.decode)))
     verdict = "fits" if m.fits else f"does not fit: {format_bytes(float(m.short_by_bytes))} over"
     parts = f"weights {format_bytes(m.weight_bytes)}, KV cache {format_bytes(float(m.kv_bytes))}"
-    room = f"room for {m.max_batch:,.0f} such requests, or {m.max_context_tokens:,.0f} tokens each at this batch"
+    most = f"{m.max_context_tokens:,.0f} tokens each at this batch"
+    whose = " (the model's limit)" if m.max_context_tokens == p.deployment.model.max_context_tokens else ""
+    room = f"room for {m.max_batch:,.0f} such requests, or {most}{whose}"
     held = f"{format_bytes(float(m.used_bytes))} of {format_bytes(m.capacity_bytes)}"
     lines.append(("Memory", f"{held} ({verdict}): {parts}"))
     lines.append(("", f"KV {format_bytes(m.kv_bytes_per_token)} a token; {room}"))
@@ -198,7 +199,7 @@ def _verdict(p: Prediction) -> list[str]:
     lines = []
     if not p.memory.fits:
         ways = "; ".join(ways_to_fit(p)) or "nothing tried here; use another chip"
-        lines.append(f"It does not fit by {format_bytes(float(p.memory.short_by_bytes))}. Would fit: {ways}.")
+        lines.append(f"It does not fit: {format_bytes(float(p.memory.short_by_bytes))} too much. Would fit: {ways}.")
     lines.append(_binds("Prefill", p.prefill))
     if p.decode is not None:
         lines.append(_binds("Decode", p.decode))
@@ -213,20 +214,29 @@ def _verdict(p: Prediction) -> list[str]:
 
 
 def _binds(phase: str, t: Timing) -> str:
-    if t.bound == "memory":
-        needed = three(t.ridge / t.intensity)
-        return f"{phase} is limited by memory bandwidth: compute would bind at {needed}× the FLOP per byte."
-    spare = three(t.intensity / t.ridge)
-    return f"{phase} is limited by compute: it has {spare}× the FLOP per byte at which bandwidth would bind."
+    """What binds most of the time, and how far the pass as a whole stands from the ridge where that says the same."""
+    if t.bound == "overhead":
+        return f"{phase} is limited by launches."
+    bound_s, word = (t.compute_bound_s, "compute") if t.bound == "compute" else (t.memory_bound_s, "memory bandwidth")
+    share = f"{phase} is limited by {word} for {percent(bound_s / t.seconds)} of its time"
+    away = t.intensity / t.ridge if t.bound == "compute" else t.ridge / t.intensity
+    if away <= 1:
+        return f"{share}."
+    side = "above" if t.bound == "compute" else "below"
+    return f"{share}: its FLOP per byte stand {three(away)}× {side} the ridge."
 
 
 def _effect(v: Lever, p: Prediction) -> str:
-    parts = []
-    if abs(v.ttft_s / float(p.ttft_s) - 1) > 0.005:
-        parts.append(f"TTFT {format_si(v.ttft_s, 's')} ({v.ttft_s / float(p.ttft_s) - 1:+.0%})")
+    parts = [f"whole request {_change(v.e2e_s, p.e2e_s)}"]
     if v.tpot_s is not None and p.tpot_s is not None and abs(v.tpot_s / float(p.tpot_s) - 1) > 0.005:
-        parts.append(f"TPOT {format_si(v.tpot_s, 's')} ({v.tpot_s / float(p.tpot_s) - 1:+.0%})")
-    return ", ".join([*parts, f"whole request {-v.e2e_gain:+.0%}"])
+        parts.insert(0, f"TPOT {_seconds(v.tpot_s)} ({_change(v.tpot_s, p.tpot_s)})")
+    if abs(v.ttft_s / float(p.ttft_s) - 1) > 0.005:
+        parts.insert(0, f"TTFT {_seconds(v.ttft_s)} ({_change(v.ttft_s, p.ttft_s)})")
+    return ", ".join(parts)
+
+
+def _change(after: float, before: Num) -> str:
+    return f"{100 * (after / float(before) - 1):+.0f} %".replace("-", "−")
 
 
 def _asymptote(p: Prediction) -> str:
@@ -235,13 +245,13 @@ def _asymptote(p: Prediction) -> str:
     against = f"the limit is {three(limit)} FLOP/B, ridge {three(ridge)}"
     if limit < ridge:
         return f"At this context no batch makes decode compute-bound: {against}."
-    return f"At this context a larger batch can make decode compute-bound: {against}."
+    return f"At this context a large enough batch makes decode compute-bound: {against}."
 
 
 def _side_by_side(predictions: list[Prediction]) -> None:
     say(_identity(predictions[0], with_chip=False))
-    for sentence in dict.fromkeys(s for p in predictions for s in (*p.deployment.said(), *_beyond(p))):
-        say(f"note: {sentence}")
+    for note in dict.fromkeys(note for p in predictions for note in _notes(p)):
+        say(note)
     say(IDEAL_NOTE)
     say()
     rows = table("TTFT", "TPOT", "whole", "tok/s/user", "tok/s in all", "<prefill", "<decode", "<fits", first="chip")
@@ -251,7 +261,7 @@ def _side_by_side(predictions: list[Prediction]) -> None:
         times = (_seconds(v) for v in (p.ttft_s, p.tpot_s, p.e2e_s))
         bounds = (str(p.prefill.bound), "–" if p.decode is None else str(p.decode.bound))
         rows.add_row(p.deployment.hardware.id, *times, *speeds, *bounds, fits)
-    print_table(rows)
+    print_table(rows, spare=("tok/s in all", "prefill", "decode"))
     say()
     able = [p for p in predictions if p.memory.fits]
     if not able:

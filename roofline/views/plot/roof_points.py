@@ -214,7 +214,7 @@ def _doublings(first: float, last: float, asked: float) -> Any:
 
 def _points(timing: Timing, values: Any, *, asked: float, fits: Any, grid: dict[str, Any]) -> tuple[Point, ...]:
     shape = np.shape(values)
-    rate = np.broadcast_to(timing.flops / timing.seconds, shape)
+    rate = np.broadcast_to(timing.executed_flops / timing.seconds, shape)
     intensity, seconds = np.broadcast_to(timing.intensity, shape), np.broadcast_to(timing.seconds, shape)
     bound = np.broadcast_to(timing.bound, shape)
     return tuple(
