@@ -62,7 +62,8 @@ def compose(
     if given:
         _on_given(given, panels, look)
         return given
-    n_columns = min(len(panels), look.size.n_columns)
+    n_rows = -(-len(panels) // look.size.n_columns)
+    n_columns = -(-len(panels) // n_rows)  # four are two by two
     axes = new_panels(look.size, n_panels=len(panels), n_columns=n_columns, has_lanes=has_lanes)
     many = len(panels) > 1
     here = replace(look, is_narrow=look.size.width / n_columns < NARROW, has_margin=not many)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from roofline.specs.deployment import Deployment
 from roofline.specs.hardware import Hardware
+from roofline.specs.precision import run_dtype
 from roofline.units import format_bytes, format_si
 from roofline.views.plot.latency_points import ContextLine, TpotLines, TtftCurve
 from roofline.views.plot.lettering import pick, sig, times
@@ -54,7 +55,9 @@ def formats(deployment: Deployment) -> str:
     """Formats of weights and cache, and the dtype of the arithmetic where the chip runs another."""
     numerics = deployment.numerics
     weights, kv = numerics.weights.name, numerics.kv.name
-    said = f"; {'; '.join(deployment.said())}" if deployment.said() else ""
+    wanted = numerics.compute("q")
+    used = run_dtype(wanted, deployment.hardware)
+    said = f", computed in {used}" if used != wanted else ""
     return (f"{weights} weights and KV" if weights == kv else f"{weights} weights, {kv} KV") + said
 
 
@@ -197,7 +200,8 @@ def ttft_title(curve: TtftCurve) -> str:
         return f"Prefill is memory-bound up to {curve.prompts[-1]:,.0f} prompt tokens"
     if curve.knee <= 1.0:
         return "Prefill is compute-bound at any prompt length"
-    return f"Prefill turns compute-bound at {curve.knee:,.0f} prompt tokens"
+    each = " each" if curve.batch > 1.0 else ""
+    return f"Prefill turns compute-bound at {curve.knee:,.0f} prompt tokens{each}"
 
 
 def tpot_title(tpot: TpotLines) -> str:
