@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal, TypeAlias
 
 from roofline.ledger import Linear, Op, Row
 from roofline.specs.model import Attention
 from roofline.specs.precision import Numerics
+from roofline.work.matmul import matmul
 from roofline.work.step import Sum
 
-__all__ = ["AttentionKernel", "attention_core", "kv_bytes_per_token"]
+__all__ = ["AttentionKernel", "attention", "attention_core", "kv_bytes_per_token"]
 
 AttentionKernel: TypeAlias = Literal["flash", "eager"]
 
@@ -33,6 +35,19 @@ def kv_bytes_per_token(mixer: Attention, *, numerics: Numerics) -> float:
     16384.0
     """
     return mixer.cache_elements_per_token * numerics.kv.bits / 8.0
+
+
+def attention(
+    mixer: Attention, *, d_model: int, kernel: AttentionKernel, numerics: Numerics, prefix: str, repeat: float
+) -> Iterator[Row]:
+    """The mixer's rows in order: q, k and v (one launch), the attention itself, o."""
+    q, k, v, o = mixer.matrices(d_model)
+    tokens = Sum("tokens").linear
+    for matrix, n_launch in ((q, 1.0), (k, 0.0), (v, 0.0)):
+        name = f"{prefix}{matrix.role}_proj"
+        yield matmul(matrix, m=tokens, numerics=numerics, name=name, repeat=repeat, n_launch=n_launch)
+    yield attention_core(mixer, kernel=kernel, numerics=numerics, name=f"{prefix}attention", repeat=repeat)
+    yield matmul(o, m=tokens, numerics=numerics, name=f"{prefix}o_proj", repeat=repeat)
 
 
 def attention_core(mixer: Attention, *, kernel: AttentionKernel, numerics: Numerics, name: str, repeat: float) -> Row:

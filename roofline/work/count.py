@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
+from typing import Any
 
-from roofline.errors import SpecError, require, shown
+from roofline.errors import SpecError, Unsupported, require, shown
 from roofline.ledger import Ledger, Linear, Op, Row
-from roofline.specs.model import Layer, Model
+from roofline.specs.model import Attention, Dense, Layer, Model
 from roofline.specs.plan import Plan
 from roofline.specs.precision import Numerics, Precision
-from roofline.work.attention import AttentionKernel, attention_core
+from roofline.work.attention import AttentionKernel
+from roofline.work.attention import attention as attention_rows
+from roofline.work.ffn import dense
 from roofline.work.footprint import resident_weight_bytes
 from roofline.work.matmul import matmul
 from roofline.work.step import PassSums, Seqs, Step, Sum, as_step
@@ -108,21 +111,19 @@ def _rows(model: Model, *, numerics: Numerics, kernel: AttentionKernel) -> Itera
 def _layer(
     layer: Layer, *, model: Model, numerics: Numerics, kernel: AttentionKernel, prefix: str, repeat: float
 ) -> Iterator[Row]:
+    """Mixer, FFN, elementwise. One case a kind, here and nowhere else."""
+    where: Any = {"d_model": model.d_model, "numerics": numerics, "prefix": prefix, "repeat": repeat}
+    match layer.mixer:
+        case Attention() as mixer:
+            yield from attention_rows(mixer, kernel=kernel, **where)
+        case _:
+            raise Unsupported(f"{model.id}: a mixer of kind {layer.mixer.kind} is not counted yet")
+    match layer.ffn:
+        case Dense() as ffn:
+            yield from dense(ffn, **where)
+        case _:
+            raise Unsupported(f"{model.id}: an FFN of kind {layer.ffn.kind} is not counted yet")
     tokens = Sum("tokens").linear
-    for matrix in layer.matrices(model.d_model):
-        if matrix.role == "o":
-            yield attention_core(
-                layer.mixer, kernel=kernel, numerics=numerics, name=f"{prefix}attention", repeat=repeat
-            )
-        fused = matrix.role in ("k", "v") or (matrix.role == "up" and layer.ffn.gated)  # one launch with q; with gate
-        yield matmul(
-            matrix,
-            m=tokens,
-            numerics=numerics,
-            name=f"{prefix}{matrix.role}_proj",
-            repeat=repeat,
-            n_launch=0.0 if fused else 1.0,
-        )
     yield _elementwise(layer, tokens, model=model, numerics=numerics, name=f"{prefix}elementwise", repeat=repeat)
 
 
