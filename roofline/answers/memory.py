@@ -50,6 +50,14 @@ class Memory:
         sizes = {n: getattr(self, n) for n in (*names, "fits", "short_by_bytes")}
         return sizes | {n: whole(getattr(self, n)) for n in ("max_batch", "max_context_tokens")}
 
+    def to_frame(self) -> Any:
+        """One row a point, as a pandas DataFrame."""
+        import pandas as pd
+
+        given = self.to_dict()
+        columns = np.broadcast_arrays(*(np.asarray(value) for value in given.values()))
+        return pd.DataFrame({n: c.ravel() for n, c in zip(given, columns, strict=True)})
+
 
 def kv_bytes(
     model: Model, *, context_tokens: Any, batch: Any = 1, kv: str | None = None, policy: CachePolicy = "window"

@@ -14,11 +14,11 @@ from roofline.answers.memory import Memory, memory
 from roofline.errors import SpecError, require, shown
 from roofline.num import Num, checked, common_shape, whole
 from roofline.specs.deployment import Deployment
-from roofline.timing.clock import Timing, clock
+from roofline.timing.clock import Timing
 from roofline.timing.efficiency import IDEAL
 from roofline.units import format_si
 from roofline.work.attention import AttentionKernel
-from roofline.work.count import count, rows_of
+from roofline.work.count import rows_of
 from roofline.work.step import MAX_TOKENS, PassSums, Seqs
 
 __all__ = ["Comparison", "Prediction", "decode", "predict", "prefill"]
@@ -61,7 +61,8 @@ def prefill(
     require(deployment, Deployment, "prefill(deployment)")
     given = _checked(prompt_tokens=prompt_tokens, batch=batch, n_past=n_past)
     seqs = Seqs.of_checked(n_seq=given["batch"], n_new=given["prompt_tokens"], n_past=given["n_past"])
-    return _time(deployment, seqs, attention)
+    asked = {"prompt_tokens": seqs.n_new, "n_past": seqs.n_past, "batch": seqs.n_seq}
+    return _time(deployment, seqs, attention, asked)
 
 
 def decode(
@@ -92,21 +93,20 @@ def decode(
     require(deployment, Deployment, "decode(deployment)")
     given = _checked(context_tokens=context_tokens, batch=batch)
     seqs = Seqs.of_checked(n_seq=given["batch"], n_new=1.0, n_past=given["context_tokens"])
-    return _time(deployment, seqs, attention)
+    return _time(deployment, seqs, attention, {"context_tokens": seqs.n_past, "batch": seqs.n_seq})
 
 
-def _time(deployment: Deployment, seqs: Seqs, attention: AttentionKernel) -> Timing:
+def _time(deployment: Deployment, seqs: Seqs, attention: AttentionKernel, asked: dict[str, Num]) -> Timing:
+    """A pass on the clock: whole where the grid is small, else in pieces that fit a core's cache."""
     chip, n_points = deployment.hardware, math.prod(seqs.shape)
+    rows, _ = rows_of(deployment.model, deployment.precision, attention)
     if n_points <= GRID_POINTS:
-        ledger = count(
-            deployment.model, seqs, plan=deployment.plan, precision=deployment.precision, attention=attention
-        )
-        return clock(ledger, chip, efficiency=IDEAL)
+        whole_grid = (slice(None), partial(PassSums, (seqs,)))
+        return Timing(rows, (whole_grid,), shape=None, chip=chip, efficiency=IDEAL, coordinates=asked)
     flat = seqs.flat()
     wheres = [slice(start, min(start + PART_POINTS, n_points)) for start in range(0, n_points, PART_POINTS)]
     parts = tuple((where, partial(_sums, flat, where)) for where in wheres)
-    rows, _ = rows_of(deployment.model, deployment.precision, attention)
-    return Timing(rows, parts, shape=seqs.shape, chip=chip, efficiency=IDEAL)
+    return Timing(rows, parts, shape=seqs.shape, chip=chip, efficiency=IDEAL, coordinates=asked)
 
 
 def _checked(**fields: Any) -> dict[str, Num]:

@@ -10,7 +10,7 @@ the same two forms (q and o; k and v; gate, up and down of many models) are one 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, TypeAlias
@@ -60,8 +60,10 @@ class Timing:
         shape: tuple[int, ...] | None,
         chip: Hardware,
         efficiency: Efficiency,
+        coordinates: Mapping[str, Num] | None = None,
     ) -> None:
         self._rows = rows
+        self.coordinates = dict(coordinates or {})  # what was asked, under the asker's names: columns of `to_frame`
         self._parts = tuple(parts)
         self._shape = shape  # none: one part, whatever its shape
         self.chip = chip
@@ -189,12 +191,13 @@ class Timing:
         )
 
     def to_frame(self) -> Any:
-        """One row a point of the grid, as a pandas DataFrame."""
+        """One row a point of the grid, as a pandas DataFrame: what was asked, then what came out."""
         import pandas as pd
 
         names = ("seconds", "floor_s", "bound", "intensity", "mfu", "mbu", "flops", "hbm_bytes")
-        columns = np.broadcast_arrays(*(np.asarray(getattr(self, n)) for n in names))
-        return pd.DataFrame({n: c.ravel() for n, c in zip(names, columns, strict=True)} | {"ridge": self.ridge})
+        given = self.coordinates | {n: getattr(self, n) for n in names}
+        columns = np.broadcast_arrays(*(np.asarray(value) for value in given.values()))
+        return pd.DataFrame({n: c.ravel() for n, c in zip(given, columns, strict=True)} | {"ridge": self.ridge})
 
     def __repr__(self) -> str:
         if isinstance(self.seconds, np.ndarray) and self.seconds.ndim:
@@ -251,9 +254,9 @@ def clock(ledger: Ledger, chip: Hardware, *, efficiency: Efficiency = IDEAL) -> 
     require(ledger, Ledger, "clock(ledger)")
     require(chip, Hardware, "clock(chip)")
     require(efficiency, Efficiency, "clock(efficiency=…)")
-    return Timing(
-        ledger.rows, ((slice(None), partial(_same_sums, ledger.sums)),), shape=None, chip=chip, efficiency=efficiency
-    )
+    whole: Part = (slice(None), partial(_same_sums, ledger.sums))
+    asked = {"n_seq": ledger.n_seq, "n_tokens": ledger.n_tokens}
+    return Timing(ledger.rows, (whole,), shape=None, chip=chip, efficiency=efficiency, coordinates=asked)
 
 
 def _same_sums(sums: Sums) -> Sums:

@@ -82,3 +82,14 @@ def test_a_window_caps_what_its_layers_hold(context: int, mib: float) -> None:
     """22 · min(context, 512) + 4 · context tokens of 2 · 256 · 2 B."""
     assert rl.kv_bytes(GEMMA, context_tokens=context, kv="f16") == mib * 2**20
     assert rl.kv_bytes(GEMMA, context_tokens=context, kv="f16", policy="allocated") == 26 * context * 1024
+
+
+def test_frames_carry_what_was_asked_beside_what_came_out() -> None:
+    frame = rl.decode(D, context_tokens=[[100.0], [200.0]], batch=[1.0, 2.0, 3.0]).to_frame()
+    assert frame["context_tokens"].tolist() == [100, 100, 100, 200, 200, 200]
+    assert frame["batch"].tolist() == [1, 2, 3] * 2
+    assert frame["seconds"].tolist() == [
+        rl.decode(D, context_tokens=c, batch=b).seconds for c in (100, 200) for b in (1, 2, 3)
+    ]
+    assert rl.memory(D, context_tokens=[1, 10**9]).to_frame()["fits"].tolist() == [True, False]
+    assert len(rl.predict([D, D], prompt_tokens=8, output_tokens=2).to_frame()) == 2
