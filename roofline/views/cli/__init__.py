@@ -5,6 +5,7 @@ Exit codes: 0 answered ("does not fit" included), 1 a bug, 2 bad input, 4 `--che
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 import traceback
@@ -13,31 +14,45 @@ from collections.abc import Sequence
 import typer
 
 from roofline.errors import RooflineError
-from roofline.views.cli.catalogue import hardware, models, validate
 from roofline.views.cli.common import say, speak_ascii_where_needed
-from roofline.views.cli.explain import explain
-from roofline.views.cli.memory import kv, memory
-from roofline.views.cli.plot import plot
-from roofline.views.cli.predict import predict
 
-__all__ = ["app", "run"]
+__all__ = ["COMMANDS", "app_for", "run"]
 
-app = typer.Typer(
-    name="roofline",
-    help="What TTFT and TPOT will I get, what binds them, and does it fit?  Counts a forward pass, clocks it on a chip.",
-    epilog="Examples:  roofline predict llama-3.1-8b h100 --prompt 2048 --output 256 --batch 8   |   "
-    "roofline explain llama-2-7b h100 --prompt 4   |   roofline kv llama-3.1-8b --context 131072",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    add_completion=True,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-)
-for command in (predict, explain, kv, memory, plot, hardware, models, validate):
-    app.command()(command)
+COMMANDS = {
+    "predict": "predict",
+    "explain": "explain",
+    "kv": "memory",
+    "memory": "memory",
+    "plot": "plot",
+    "hardware": "catalogue",
+    "models": "catalogue",
+    "validate": "catalogue",
+}
+"""Every command, and the module of this package it lives in."""
 
 
-@app.callback(invoke_without_command=True)
+def app_for(arguments: Sequence[str]) -> typer.Typer:
+    """The application with the command that is asked for, so that no other is loaded; with all where none is."""
+    app = typer.Typer(
+        name="roofline",
+        help="What TTFT and TPOT will I get, what binds them, does it fit?  Counts a forward pass, clocks it on a chip.",
+        epilog="\b\nExamples:\n"
+        "  roofline predict llama-3.1-8b h100 --prompt 2048 --output 256 --batch 8\n"
+        "  roofline explain llama-2-7b h100 --prompt 4\n"
+        "  roofline kv llama-3.1-8b --context 131072",
+        no_args_is_help=True,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    )
+    app.callback(invoke_without_command=True)(_root)
+    asked = next((a for a in arguments if not a.startswith("-")), "")
+    for name in [asked] if asked in COMMANDS else COMMANDS:
+        module = importlib.import_module(f"roofline.views.cli.{COMMANDS[name]}")
+        app.command(name)(getattr(module, name))
+    return app
+
+
 def _root(
     version: bool = typer.Option(False, "--version", help="Print the version and leave."),
     debug: bool = typer.Option(False, "--debug", help="Show a traceback where something fails."),
@@ -56,7 +71,8 @@ def run(arguments: Sequence[str]) -> int:
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123
     speak_ascii_where_needed()
     try:
-        code = int(app([a for a in arguments if a != "--debug"], standalone_mode=False) or 0)
+        words = [a for a in arguments if a != "--debug"]
+        code = int(app_for(words)(words, standalone_mode=False) or 0)
         sys.stdout.flush()
     except RooflineError as error:
         return _fail(str(error), 2, debug=debug)

@@ -199,7 +199,10 @@ def validate(
     files: Annotated[list[Path], typer.Argument(help="YAML files of chips or models.", show_default=False)],
     json: Json = False,
 ) -> None:
-    """Check YAML files of your own, and say everything that is wrong or missing."""
+    """Check YAML files of your own.
+
+    Says everything that is wrong or missing, and where.
+    """
     results = [(path, *_problems(path)) for path in files]
     if json:
         print_json(

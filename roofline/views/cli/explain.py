@@ -54,7 +54,10 @@ def explain(
     json: Json = False,
     search: Search = None,
 ) -> None:
-    """Explain a pass: every matrix product, its shape, FLOPs, bytes, intensity, seconds and bound."""
+    """Explain a pass, product by product.
+
+    Every matrix product with its shape, FLOPs, bytes, intensity, seconds and bound.
+    """
     if phase not in ("prefill", "decode", "both"):
         raise SpecError(f"--phase: expected prefill, decode or both, got {phase!r}")
     if attention not in ("flash", "eager"):

@@ -47,7 +47,7 @@ def kv(
     json: Json = False,
     search: Search = None,
 ) -> None:
-    """Say how large the KV cache is, as a function of context and format."""
+    """Size the KV cache by context and format."""
     spec = catalog.model(model, search=search or ())
     tokens, n_seq = whole(context, name="--context", least=0), whole(batch, name="--batch")
     if policy not in ("window", "allocated"):
@@ -96,7 +96,10 @@ def memory(
     check: Check = False,
     search: Search = None,
 ) -> None:
-    """Say whether weights and cache fit, how many sequences do, and how long they may get."""
+    """Say whether it fits, and how much would.
+
+    Weights and cache against the chip: the largest batch, the longest context.
+    """
     tokens, n_seq = whole(context, name="--context", least=0), whole(batch, name="--batch")
     deployments = build(model, hardware, weights=weights, kv=kv, head=head, search=search)
     answers = [(d, memory_of(d, context_tokens=tokens, batch=n_seq)) for d in deployments]

@@ -43,7 +43,10 @@ def plot(
     size: Annotated[str, typer.Option(help="page, column or slide.")] = "page",
     search: Search = None,
 ) -> None:
-    """Draw where the phases sit on the roofline, or latency against prompt and batch."""
+    """Draw the roofline, or latency.
+
+    Where the phases sit under the roof of a chip; TTFT against the prompt and TPOT against the batch.
+    """
     if kind not in KINDS:
         raise SpecError(f"plot: expected {' or '.join(KINDS)}, got {kind!r}{did_you_mean(kind, KINDS)}")
     deployments = build(model, hardware, weights=weights, kv=kv, engine=engine, search=search)

@@ -60,7 +60,10 @@ def predict(
     check: Check = False,
     search: Search = None,
 ) -> None:
-    """Predict TTFT, TPOT, memory and what binds, for a model on one chip or several side by side."""
+    """Predict TTFT, TPOT, memory and what binds.
+
+    On one chip, or on several side by side.
+    """
     deployments = build(
         model, hardware, weights=weights, kv=kv, activations=activations, head=head, engine=engine, search=search
     )
