@@ -36,7 +36,7 @@ def as_num(value: Any) -> Num:
     if array.dtype.kind not in "iuf":
         raise TypeError("not numbers")
     array = array.astype(np.float64, copy=False)
-    return array if array.ndim or isinstance(value, np.ndarray) else float(array)
+    return array if array.ndim else float(array)
 
 
 def _holds_bool(value: Any) -> bool:

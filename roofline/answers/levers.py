@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +12,7 @@ from roofline.answers.phases import Prediction, decode, predict, prefill
 from roofline.dtypes import format_named
 from roofline.errors import SpecError
 from roofline.specs.deployment import Deployment
+from roofline.specs.precision import Precision
 
 __all__ = ["Lever", "decode_limit", "levers", "ways_to_fit"]
 
@@ -52,28 +54,33 @@ def _require_scalar(prediction: Prediction) -> None:
 
 
 def _formats(p: Prediction) -> Iterator[Lever]:
-    d, now = p.deployment, p.deployment.numerics
+    for label, changed in _narrower(p.deployment):
+        after = _again(p, changed)
+        if after.memory.fits:
+            yield _lever(label, p, changed, ttft_s=float(after.ttft_s), tpot_s=_float(after.tpot_s))
+
+
+def _narrower(d: Deployment) -> Iterator[tuple[str, Deployment]]:
+    """One format made narrower, the other held where it was; what the asked-for units cannot multiply is skipped."""
     soc, fp8 = d.hardware.kind == "soc", d.hardware.has("fp8")
     eight, four = ("mlx-8bit", "mlx-4bit") if soc else ("fp8" if fp8 else "int8", "awq")
+    now = {"weights": d.numerics.weights, "kv": d.numerics.kv}
     for label, field, name in (
         ("16-bit weights (bf16)", "weights", "bf16"),
         (f"8-bit weights ({eight})", "weights", eight),
         (f"4-bit weights ({four})", "weights", four),
         ("8-bit KV cache", "kv", "fp8" if fp8 else "q8_0"),
     ):
-        current = now.weights if field == "weights" else now.kv
-        if format_named(name).bits < current.bits:
-            changed = _with(d, field, name)
-            after = predict(changed, prompt_tokens=p.prompt_tokens, output_tokens=p.output_tokens, batch=p.batch)
-            if after.memory.fits:
-                yield _lever(label, p, changed, ttft_s=float(after.ttft_s), tpot_s=_float(after.tpot_s))
-
-
-def _with(d: Deployment, field: str, name: str) -> Deployment:
-    """One format changed and the other held where it was, so that a lever is a single change."""
-    formats = {"weights": d.numerics.weights.name, "kv": d.numerics.kv.name} | {field: name}
-    precision = d.precision.model_copy(update=formats)
-    return Deployment(model=d.model, hardware=d.hardware, plan=d.plan, precision=precision, engine=d.engine)
+        if format_named(name).bits >= 0.9 * now[field].bits:  # as narrow already, give or take its scales
+            continue
+        asked = {"activations": d.precision.activations, "head": d.precision.head}
+        formats = {f: current.name for f, current in now.items()} | {field: name}
+        with suppress(SpecError):
+            precision = Precision(**asked, **formats)
+            yield (
+                label,
+                Deployment(model=d.model, hardware=d.hardware, plan=d.plan, precision=precision, engine=d.engine),
+            )
 
 
 def _prefix(p: Prediction) -> Iterator[Lever]:
@@ -111,7 +118,7 @@ def decode_limit(deployment: Deployment, *, context_tokens: float) -> float:
         lim_{B→∞} F / Q  =  FLOPs of a token / (its cache read and written + its activations)
 
     Weights are shared by ever more sequences, but each brings its own cache: where this stays below the ridge, no batch
-    makes decode compute-bound.
+    lifts decode past it.
 
     Examples
     --------
@@ -132,19 +139,13 @@ def ways_to_fit(prediction: Prediction) -> tuple[str, ...]:
     if held.fits:
         return ()
     ways = [f"batch {held.max_batch:,.0f} at this context"] if held.max_batch >= 1 else []
-    if held.max_context_tokens > prediction.prompt_tokens:
-        ways.append(f"a context of {held.max_context_tokens:,.0f} tokens at this batch")
-    ways.extend(_formats_that_fit(prediction))
+    if held.max_context_tokens >= 1:
+        ways.append(f"at most {held.max_context_tokens:,.0f} tokens each at this batch")
+    for label, changed in _narrower(prediction.deployment):
+        if _again(prediction, changed).memory.fits:
+            ways.append(label)
     return tuple(ways)
 
 
-def _formats_that_fit(p: Prediction) -> Iterator[str]:
-    d = p.deployment
-    for field, name in (("weights", "fp8"), ("weights", "int8"), ("weights", "awq"), ("kv", "q8_0")):
-        current = d.numerics.weights if field == "weights" else d.numerics.kv
-        if format_named(name).bits >= current.bits or (name == "fp8" and not d.hardware.has("fp8")):
-            continue
-        changed = _with(d, field, name)
-        if predict(changed, prompt_tokens=p.prompt_tokens, output_tokens=p.output_tokens, batch=p.batch).memory.fits:
-            yield f"{name} {'weights' if field == 'weights' else 'KV cache'}"
-            return
+def _again(p: Prediction, changed: Deployment) -> Prediction:
+    return predict(changed, prompt_tokens=p.prompt_tokens, output_tokens=p.output_tokens, batch=p.batch)

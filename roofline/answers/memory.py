@@ -27,7 +27,9 @@ class Memory:
     """What is held against what there is, on one chip.
 
     `short_by_bytes` is 0 where it fits. `max_batch` is the most sequences of this context, `max_context_tokens` the
-    longest context of this batch (never beyond the model's own limit); both 0 where the weights alone do not fit.
+    longest context of this batch (never beyond the model's own limit); both 0 where the weights alone do not fit. On a
+    grid, sizes have the shape of context and batch together, `max_batch` that of the context, `max_context_tokens` that of
+    the batch; `to_frame` broadcasts them.
     """
 
     weight_bytes: float

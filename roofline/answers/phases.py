@@ -172,8 +172,8 @@ class Prediction:
 
     @property
     def exceeds_context(self) -> Any:
-        """Whether prompt and output together are longer than the model's own limit."""
-        exceeds = np.greater(self.prompt_tokens + self.output_tokens, self.deployment.model.max_context_tokens)
+        """Whether the positions of prompt and output (the last token takes none) are more than the model is made for."""
+        exceeds = np.greater(self.prompt_tokens + self.output_tokens - 1, self.deployment.model.max_context_tokens)
         return exceeds if isinstance(self.prompt_tokens, np.ndarray) else bool(exceeds)
 
     def to_dict(self) -> dict[str, Any]:
@@ -185,8 +185,11 @@ class Prediction:
             "n_chips": d.n_chips,
             "engine": d.engine,
             "evidence": "ideal machine; no measurements behind it",
+            "notes": list(d.said()),
             "weights": d.numerics.weights.name,
             "kv": d.numerics.kv.name,
+            "head": d.numerics.store("head").name,
+            "activations": d.precision.activations,
             "compute_dtype": self.prefill.dtype,
             "prompt_tokens": whole(self.prompt_tokens),
             "output_tokens": self.output_tokens,
@@ -246,7 +249,8 @@ def _frame(predictions: Sequence[Prediction]) -> Any:
 
     frames = []
     for prediction in predictions:
-        row = {k: np.asarray(v, dtype=object if v is None else None) for k, v in prediction.to_dict().items()}
+        given = prediction.to_dict() | {"notes": "; ".join(prediction.deployment.said())}
+        row = {k: np.asarray(v, dtype=object if v is None else None) for k, v in given.items()}
         columns = np.broadcast_arrays(*row.values())
         frames.append(pd.DataFrame({k: c.ravel() for k, c in zip(row, columns, strict=True)}))
     return pd.concat(frames, ignore_index=True)

@@ -31,6 +31,7 @@ from roofline.specs.record import Record
 __all__ = ["Numerics", "Precision", "lawful_dtypes", "run_dtype"]
 
 COMPUTE_DTYPES = ("fp32", "tf32", "fp16", "bf16", "fp8", "fp4", "int8", "int4")
+_FLOATS = ("fp32", "fp16", "bf16")
 _16BIT_CHAIN = ("bf16", "fp16", "fp32")
 _FALLBACK = {
     "fp4": _16BIT_CHAIN, "fp8": _16BIT_CHAIN, "int8": _16BIT_CHAIN, "int4": _16BIT_CHAIN,
@@ -81,15 +82,15 @@ class Precision(Record):
         """The formats and compute dtypes of one model's tensors."""
         weights = format_named(self.weights or model.dtype)
         half = model.dtype if model.dtype in ("fp16", "bf16") else "bf16"  # what an fp32 checkpoint is quantised from
-        activations = weights.name if weights.name in ("fp32", "fp16", "bf16") else half
-        if self.activations in ("fp32", "fp16", "bf16"):
-            activations = self.activations
+        kept = weights.name if weights.name in ("fp32", "fp16", "bf16") else half
+        activations = self.activations if self.activations in ("fp32", "fp16", "bf16") else kept
         forced = None if self.activations == "auto" else self.activations
         return Numerics(
             weights=weights,
             kv=format_named(self.kv or activations),
             head=None if self.head == "auto" else format_named(self.head),
             dense=activations,
+            kept=kept,
             forced=forced,
         )
 
@@ -101,7 +102,8 @@ class Numerics:
     weights: Format
     kv: Format
     head: Format | None
-    dense: str  # the dtype of activations, attention and whatever is not quantised
+    dense: str  # the dtype of activations and attention
+    kept: str  # the dtype that whatever is not quantised is stored in: tables, norms, biases
     forced: str | None
 
     def store(self, role: str) -> Format:
@@ -109,7 +111,7 @@ class Numerics:
         if role == "head" and self.head is not None:
             return self.head
         if role in self.weights.kept_16bit:
-            return FORMATS[self.dense]
+            return FORMATS[self.kept]
         return self.weights
 
     def bytes_per_element(self, role: str) -> float:
@@ -125,12 +127,18 @@ class Numerics:
             wanted = self.dense if store.weight_only else store.name
         else:
             wanted = store.compute
-        return self.forced if self.forced is not None and role not in self.weights.kept_16bit else wanted
+        usable = (*_FLOATS, store.compute, *store.lawful)  # units that multiply this store
+        return self.forced if self.forced in usable and role not in self.weights.kept_16bit else wanted
 
     @property
     def activation_bytes(self) -> float:
         """Bytes of one activation element [B]: 4 in fp32, else 2, whatever a fused kernel quantises on the way."""
         return 4.0 if self.dense == "fp32" else 2.0
+
+    @property
+    def kept_bytes(self) -> float:
+        """Stored bytes of one element of what is not quantised: norms, biases [B]."""
+        return 4.0 if self.kept == "fp32" else 2.0
 
 
 def run_dtype(dtype: str, chip: Hardware) -> str:

@@ -138,7 +138,7 @@ def _elementwise(layer: Layer, tokens: Linear, *, model: Model, numerics: Numeri
     mixer, ffn = layer.mixer, layer.ffn
     rotated = 2.0 * (mixer.n_heads + mixer.n_kv_heads) * mixer.d_head if model.positions.kind == "rope" else 0.0
     elements = 4.0 * model.d_model * layer.n_norms + rotated + (3.0 if ffn.gated else 2.0) * ffn.d_ff
-    scales = (layer.n_norms * model.norm.n_params(model.d_model) + mixer.n_norm_params) * numerics.activation_bytes
+    scales = (layer.n_norms * model.norm.n_params(model.d_model) + mixer.n_norm_params) * numerics.kept_bytes
     return Op(
         name=name,
         kind="elementwise",
@@ -155,7 +155,7 @@ def _elementwise(layer: Layer, tokens: Linear, *, model: Model, numerics: Numeri
 
 def _norm(model: Model, tokens: Linear, *, numerics: Numerics, name: str) -> Row:
     """A norm outside the layers, of every token: two rows read (with the residual), one written.  [B]"""
-    scales = Linear(model.norm.n_params(model.d_model) * numerics.activation_bytes)
+    scales = Linear(model.norm.n_params(model.d_model) * numerics.kept_bytes)
     return Op(
         name=name,
         kind="elementwise",

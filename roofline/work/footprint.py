@@ -36,4 +36,4 @@ def resident_weight_bytes(model: Model, *, numerics: Numerics) -> float:
         else weight_bytes(Matrix("embedding", model.vocab_size, model.d_embedding), numerics=numerics)
     )
     positions = weight_bytes(Matrix("positions", model.positions.rows or 0, model.d_model), numerics=numerics)
-    return inside + outer + head + table + positions + model.n_norm_params * numerics.activation_bytes
+    return inside + outer + head + table + positions + model.n_norm_params * numerics.kept_bytes

@@ -10,7 +10,7 @@ __all__ = ["matmul", "weight_bytes"]
 
 
 def weight_bytes(matrix: Matrix, *, numerics: Numerics) -> float:
-    """Stored bytes of a matrix, scales included; its bias stays in the activations' dtype.  [B]
+    """Stored bytes of a matrix, scales included; its bias stays in 16 bit.  [B]
 
         d_in · d_out · bits / 8  (+ d_out · bytes of an activation)
 
@@ -20,7 +20,7 @@ def weight_bytes(matrix: Matrix, *, numerics: Numerics) -> float:
     >>> weight_bytes(Matrix("q", 4096, 4096), numerics=Precision(weights="fp16").of(llama))   # 32 MiB
     33554432.0
     """
-    bias = matrix.d_out * numerics.activation_bytes if matrix.bias else 0.0
+    bias = matrix.d_out * numerics.kept_bytes if matrix.bias else 0.0
     return matrix.d_in * matrix.d_out * numerics.bytes_per_element(matrix.role) + bias
 
 

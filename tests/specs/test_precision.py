@@ -137,3 +137,17 @@ def test_units_that_cannot_multiply_these_weights_are_refused() -> None:
 def test_sixteen_bit_activations_hold_for_attention_and_the_cache_too() -> None:
     asked = rl.Precision(activations="fp16").of(rl.model("llama-3.1-8b"))
     assert (asked.dense, asked.kv.name, asked.compute("q")) == ("fp16", "fp16", "fp16")
+
+
+def test_what_the_activations_are_computed_in_does_not_change_what_is_stored() -> None:
+    model = rl.model("llama-3.1-8b")
+    held = [
+        rl.count(model, rl.Seqs(n_seq=1, n_new=1), precision=rl.Precision(weights="awq", activations=a)).resident_bytes
+        for a in ("auto", "fp16", "fp32")
+    ]
+    assert len(set(held)) == 1
+
+
+def test_narrow_units_do_not_multiply_a_wide_head() -> None:
+    asked = rl.Precision(weights="mlx-4bit", head="bf16", activations="fp8").of(rl.model("llama-3.1-8b"))
+    assert (asked.compute("q"), asked.compute("head")) == ("fp8", "bf16")

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
+import pty
+import struct
 import subprocess
 import sys
+import termios
 from pathlib import Path
 
 import pytest
@@ -299,3 +304,46 @@ def test_an_output_that_cannot_show_a_sign_gets_a_plain_one() -> None:
     done = subprocess.run(command, capture_output=True, check=True, env=env)
     assert done.stdout.isascii()
     assert b"(m, 4096) x (4096, 4096)" in done.stdout
+
+
+def _on_a_terminal(words: list[str], *, width: int) -> str:
+    """What the command writes to a terminal of that width."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, width, 0, 0))
+    env = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+    with subprocess.Popen([sys.executable, "-m", "roofline", *words], stdout=theirs, env=env) as process:
+        os.close(theirs)
+        written = b""
+        with contextlib.suppress(OSError):  # Linux says so when the other end closes
+            while chunk := os.read(ours, 65536):
+                written += chunk
+    os.close(ours)
+    assert process.returncode == 0
+    return written.decode()
+
+
+@pytest.mark.parametrize("width", [40, 60, 80])
+def test_a_narrow_terminal_loses_columns_and_no_figure(width: int) -> None:
+    """Rows stay, and nothing is cut off with an ellipsis."""
+    for words, row in (
+        ("memory llama-3.1-8b h100 t4", "t4 "),
+        ("hardware", "h100-sxm-80gb"),
+        ("explain llama-2-7b h100 --phase decode", "down_proj"),
+        ("predict llama-3.1-8b h100 m5-max t4 --batch 4", "m5-max-40c"),
+    ):
+        out = _on_a_terminal(words.split(), width=width)
+        assert row in out
+        assert "…" not in out
+
+
+def test_units_that_were_asked_for_leave_out_levers_that_cannot_use_them(capsys: pytest.CaptureFixture[str]) -> None:
+    """fp4 units multiply nvfp4 and mxfp4 weights, not awq: an error must not follow half an answer."""
+    assert run(["predict", "llama-3.1-8b", "b200", "--weights", "nvfp4", "--activations", "fp4"]) == 0
+    assert "4-bit weights" not in capsys.readouterr().out
+
+
+def test_one_chip_that_cannot_hides_none_that_can(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["predict", "gpt-j-6b", "tpu-v6e", "gaudi2"]) == 0
+    captured = capsys.readouterr()
+    assert "gaudi2" in captured.out
+    assert "left out: tpu-v6e has no units that run fp32" in captured.err

@@ -53,7 +53,7 @@ def hardware(
             f"{chip.power.tdp_w:,.0f} W" if chip.power else "–",
             ", ".join(chip.aliases[:3]),
         )
-    print_table(rows, spare=("also called", "TDP", "fp8"))
+    print_table(rows, spare=("also called", "TDP", "fp8", "ridge", "memory"))
     say(f"\n{len(chips)} chips; rates are dense and rated. roofline hardware NAME shows one with its sources.")
 
 
@@ -165,7 +165,7 @@ def models(
             s.id, f"{s.n_params:,}", str(s.n_layers), f"{s.d_model:,}", str(mixers[0].n_heads), str(mixers[0].n_kv_heads),
             "/".join(f"{w:,}" for w in windows) or "–", f"{s.max_context_tokens:,}", s.dtype,
         )  # fmt: skip
-    print_table(rows, spare=("dtype", "width", "heads", "layers"))
+    print_table(rows, spare=("dtype", "width", "heads", "layers", "window", "KV heads"))
     say(f"\n{len(specs)} models. roofline models NAME shows one.")
 
 

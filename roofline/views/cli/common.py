@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import numpy as np
 import typer
 
-from roofline.errors import SpecError
+from roofline.errors import RooflineError, SpecError
 from roofline.specs import catalog
 from roofline.specs.deployment import Deployment
 from roofline.specs.model import Model
@@ -83,18 +83,27 @@ def build(
 ) -> list[Deployment]:
     """A deployment of the model on each chip."""
     spec = catalog.model(model, search=search or ())
-    return [
-        Deployment(
-            model=spec,
-            hardware=catalog.hardware(chip, search=search or ()),
-            weights=weights,
-            kv=kv,
-            activations=activations,
-            head=head,
-            engine=engine,
-        )
-        for chip in chips
-    ]
+    found = []
+    for chip in [catalog.hardware(name, search=search or ()) for name in chips]:
+        try:
+            found.append(
+                Deployment(
+                    model=spec,
+                    hardware=chip,
+                    weights=weights,
+                    kv=kv,
+                    activations=activations,
+                    head=head,
+                    engine=engine,
+                )
+            )
+        except RooflineError as error:  # one chip that cannot hides none that can
+            if len(chips) == 1:
+                raise
+            sys.stderr.write(f"left out: {error}\n")
+    if not found:
+        raise SpecError(f"none of {', '.join(chips)} can run {spec.id} in these formats")
+    return found
 
 
 def print_json(schema: str, content: Mapping[str, Any]) -> None:
@@ -157,8 +166,17 @@ def print_table(made: Table, *, spare: Sequence[str] = ()) -> None:
     for name in spare if sys.stdout.isatty() else ():
         if wide.measure(made).maximum <= screen.width:
             break
-        made.columns = [c for c in made.columns if c.header != name]
+        made = _without(made, name)
     wide.print(made)
+
+
+def _without(made: Table, name: str) -> Table:
+    kept = [column for column in made.columns if column.header != name]
+    first, *others = kept
+    fresh = table(*(("<" if c.justify == "left" else "") + str(c.header) for c in others), first=str(first.header))
+    for cells in zip(*(list(column.cells) for column in kept), strict=True):
+        fresh.add_row(*cells)
+    return fresh
 
 
 def beyond_context(model: Model, tokens: int) -> list[str]:

@@ -66,7 +66,8 @@ def explain(
     n_prompt, n_seq = whole(prompt, name="--prompt"), whole(batch, name="--batch")
     past = n_prompt if context is None else whole(context, name="--context", least=0)
     if not json:
-        for note in beyond_context(d.model, max(n_prompt, past)):
+        longest = max(n_prompt if phase != "decode" else 0, past + 1 if phase != "prefill" else 0)
+        for note in [f"note: {sentence}" for sentence in d.said()] + beyond_context(d.model, longest):
             say(note)
     passes: dict[str, Timing] = {}
     if phase != "decode":
@@ -112,7 +113,8 @@ def _ratio(a: float, b: float) -> float | None:
 
 def _show(phase: str, shape: str, t: Timing, d: Deployment, *, exact: bool) -> None:
     counted = "one layer" if exact else "all layers"
-    say(f"{phase}: {d.model.id} on {d.hardware.id}, {shape}   (counts of {counted}, time of all)")
+    formats = f"{d.numerics.weights.name} weights, {d.numerics.kv.name} KV"
+    say(f"{phase}: {d.model.id} on {d.hardware.id}, {formats}, {shape}   (counts of {counted}, time of all)")
     figures = ("FLOP", "weights", "KV read", "KV write", "other", "FLOP/B of W", "FLOP/B", "time")
     rows = table("×", "<shape", *figures, "<binds", first="product")
     for row in _products(t):

@@ -69,7 +69,7 @@ def kv(
     for note in beyond_context(spec, tokens):
         say(note)
     rows = table(*(f"{c:,}" for c in _ladder(tokens)), first="context")
-    for name in ("bf16", "fp8", "q8_0", "q4_0"):
+    for name in dict.fromkeys([numerics.kv.name, "bf16", "fp8", "q8_0", "q4_0"]):
         sizes = (float(kv_bytes(spec, context_tokens=c, batch=n_seq, kv=name, policy=policy)) for c in _ladder(tokens))  # type: ignore[arg-type]
         rows.add_row(name, *(format_bytes(s) for s in sizes))
     say()
@@ -130,7 +130,7 @@ def memory(
                 f"{m.max_batch:,.0f}",
                 f"{m.max_context_tokens:,.0f}",
             )
-        print_table(rows, spare=("longest context", "weights"))
+        print_table(rows, spare=("longest context", "weights", "KV cache", "capacity"))
         say()
         for note in beyond_context(first.model, tokens):
             say(note)
@@ -146,8 +146,9 @@ def _sentence(d: Deployment, m: Memory, n_seq: int) -> str:
         free = format_bytes(m.capacity_bytes - float(m.used_bytes))
         return f"On {chip} it fits with {free} to spare; the cache is {share:.0%} of what is held."
     if m.weight_bytes <= m.capacity_bytes and m.max_batch < 1:
-        one = format_bytes(float(m.kv_bytes) / n_seq)
-        return f"On {chip} it does not fit: the cache of one such sequence is {one}; shorten it, or use fewer KV bits."
+        one, room = format_bytes(float(m.kv_bytes) / n_seq), format_bytes(m.capacity_bytes - m.weight_bytes)
+        most = f"{m.max_context_tokens:,.0f} tokens at most at this batch; fewer weight bits make more room"
+        return f"On {chip} it does not fit: the cache of one such sequence is {one}, the weights leave {room}: {most}."
     if m.max_batch >= 1:
         return f"On {chip} it does not fit: the cache is {share:.0%} of it. A batch of {m.max_batch:,.0f} would fit."
     weights = format_bytes(m.weight_bytes)

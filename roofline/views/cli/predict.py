@@ -75,6 +75,8 @@ def predict(
     predictions = [predict_request(d, **shape) for d in deployments]
     if plot is not None:
         _draw(predictions, plot)
+        if not json:
+            say(f"wrote {plot}")
     if json and len(predictions) == 1:
         print_json("predict", predictions[0].to_dict() | {"levers": [_lever_dict(v) for v in levers(predictions[0])]})
     elif json:
@@ -98,22 +100,23 @@ def _draw(predictions: list[Prediction], path: Path) -> None:
 
 
 def _one(p: Prediction) -> None:
+    verdict = _verdict(p)  # before anything is said: an error may not follow half an answer
     say(_identity(p))
     for note in _notes(p):
         say(note)
     say(IDEAL_NOTE)
     say()
-    print_table(_phases(p), spare=("of BW", "of peak"))
+    print_table(_phases(p), spare=("of BW", "of peak", "ridge", "FLOP/B"))
     say()
     for label, text in _facts(p):
         say(f"{label:<12}{text}")
     say()
-    for line in _verdict(p):
+    for line in verdict:
         say(line)
 
 
 def _notes(p: Prediction) -> list[str]:
-    d, tokens = p.deployment, int(p.prompt_tokens) + p.output_tokens
+    d, tokens = p.deployment, int(p.prompt_tokens) + p.output_tokens - 1
     return [f"note: {sentence}" for sentence in d.said()] + beyond_context(d.model, tokens)
 
 
@@ -201,7 +204,7 @@ def _verdict(p: Prediction) -> list[str]:
     """What binds, by how much, and the single changes that would help most."""
     lines = []
     if not p.memory.fits:
-        ways = "; ".join(ways_to_fit(p)) or "nothing tried here; use another chip"
+        ways = "; ".join(ways_to_fit(p)) or "no single change tried here"
         lines.append(f"It does not fit: {format_bytes(float(p.memory.short_by_bytes))} too much. Would fit: {ways}.")
     lines.append(_binds("Prefill", p.prefill))
     if p.decode is not None:
@@ -243,12 +246,14 @@ def _change(after: float, before: Num) -> str:
 
 
 def _asymptote(p: Prediction) -> str:
+    """Where batching leads: weights are shared by ever more sequences, caches by none."""
     context = float(p.prompt_tokens) + (p.output_tokens - 2) / 2
-    limit, ridge = decode_limit(p.deployment, context_tokens=context), p.prefill.ridge
-    against = f"the limit is {three(limit)} FLOP/B, ridge {three(ridge)}"
+    limit: float = decode_limit(p.deployment, context_tokens=context)
+    ridge = p.prefill.ridge
+    tends = f"As the batch grows, decode's intensity at this context tends to {three(limit)} FLOP/B"
     if limit < ridge:
-        return f"At this context no batch makes decode compute-bound: {against}."
-    return f"At this context a large enough batch makes decode compute-bound: {against}."
+        return f"{tends}: no batch lifts it past the ridge of {three(ridge)}."
+    return f"{tends}: a large enough batch lifts it past the ridge of {three(ridge)}."
 
 
 def _side_by_side(predictions: list[Prediction]) -> None:
@@ -264,7 +269,7 @@ def _side_by_side(predictions: list[Prediction]) -> None:
         times = (_seconds(v) for v in (p.ttft_s, p.tpot_s, p.e2e_s))
         bounds = (str(p.prefill.bound), "–" if p.decode is None else str(p.decode.bound))
         rows.add_row(p.deployment.hardware.id, *times, *speeds, *bounds, fits)
-    print_table(rows, spare=("tok/s in all", "prefill", "decode"))
+    print_table(rows, spare=("tok/s in all", "prefill", "decode", "tok/s/user"))
     say()
     able = [p for p in predictions if p.memory.fits]
     if not able:
