@@ -61,12 +61,15 @@ def _letter_slope(ax: Any, roof: Roof, look: Look) -> Any:
     x = float(np.sqrt(ax.get_xlim()[0] * roof.ridge))
     low, high = ax.transData.transform([(x, beta * x), (10.0 * x, 10.0 * beta * x)])
     angle = float(np.arctan2(high[1] - low[1], high[0] - low[0]))
-    shift = SLOPE_GAP / 72.0 * np.array([-np.sin(angle), np.cos(angle)])
+    across = float(np.log(roof.ridge / ax.get_xlim()[0]) / np.log(ax.get_xlim()[1] / ax.get_xlim()[0]))
+    below = not look.has_margin and across < 0.4  # the ceilings' labels stand left of so early a ridge
+    side = -1.0 if below else 1.0
+    shift = side * SLOPE_GAP / 72.0 * np.array([-np.sin(angle), np.cos(angle)])
     return ax.text(
         x, beta * x, f"{chip.memory.type.split()[0]} {format_si(roof.bytes_per_s, 'B/s')}",
         transform=ax.transData + ScaledTranslation(float(shift[0]), float(shift[1]), ax.figure.figure.dpi_scale_trans),
         rotation=float(np.degrees(np.arctan(beta))), rotation_mode="anchor", transform_rotates_text=True,
-        ha="center", va="bottom", **look.text,
+        ha="center", va="top" if below else "bottom", **look.text,
     )  # fmt: skip
 
 
