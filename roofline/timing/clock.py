@@ -92,12 +92,12 @@ class Timing:
     @cached_property
     def compute_s(self) -> Num:
         """Σ F / (e·π): the arithmetic alone [s]."""
-        return self._gather(_total(_compute_s(row, self.chip, self.efficiency) for row in self._rows).at)
+        return self._gather(_total(_compute_s(row, self.chip, self.efficiency) * row.repeat for row in self._rows).at)
 
     @cached_property
     def memory_s(self) -> Num:
         """Σ Q / (e·β): the traffic alone [s]."""
-        return self._gather(_total(_memory_s(row, self.chip, self.efficiency) for row in self._rows).at)
+        return self._gather(_total(_memory_s(row, self.chip, self.efficiency) * row.repeat for row in self._rows).at)
 
     @cached_property
     def overhead_s(self) -> float:
@@ -290,8 +290,7 @@ def _laws(rows: tuple[Row, ...], chip: Hardware, efficiency: Efficiency) -> _Law
     repeats: dict[tuple[Linear, Linear], float] = {}
     streams = Linear(sum(row.repeat * row.n_launch for row in rows) * efficiency.launch_s)
     for row in rows:
-        compute = _compute_s(row, chip, efficiency, repeat=1.0)
-        memory = _memory_s(row, chip, efficiency, repeat=1.0)
+        compute, memory = _compute_s(row, chip, efficiency), _memory_s(row, chip, efficiency)
         if compute == Linear():
             streams = streams + memory * row.repeat
         else:
@@ -299,16 +298,14 @@ def _laws(rows: tuple[Row, ...], chip: Hardware, efficiency: Efficiency) -> _Law
     return _Laws(tuple((c * n, m * n) for (c, m), n in repeats.items()), streams)
 
 
-def _compute_s(row: Row, chip: Hardware, efficiency: Efficiency, *, repeat: float | None = None) -> Linear:
-    """repeat · F / (e·π)."""
-    peak = efficiency.compute * _peak(row, chip)
-    return _form(row.executed_flops) * ((row.repeat if repeat is None else repeat) / peak)
+def _compute_s(row: Row, chip: Hardware, efficiency: Efficiency) -> Linear:
+    """F / (e·π), one layer."""
+    return _form(row.executed_flops) * (1.0 / (efficiency.compute * _peak(row, chip)))
 
 
-def _memory_s(row: Row, chip: Hardware, efficiency: Efficiency, *, repeat: float | None = None) -> Linear:
-    """repeat · Q / (e·β)."""
-    rate = efficiency.memory * chip.hbm_bytes_per_s
-    return _form(row.streamed_bytes) * ((row.repeat if repeat is None else repeat) / rate)
+def _memory_s(row: Row, chip: Hardware, efficiency: Efficiency) -> Linear:
+    """Q / (e·β), one layer."""
+    return _form(row.streamed_bytes) * (1.0 / (efficiency.memory * chip.hbm_bytes_per_s))
 
 
 def _peak(row: Row, chip: Hardware) -> float:
@@ -340,7 +337,8 @@ def _fastest(row: Row, chip: Hardware) -> float:
 
 
 def _op_times(row: Row, sums: Sums, chip: Hardware, efficiency: Efficiency) -> dict[str, Any]:
-    compute, memory = _compute_s(row, chip, efficiency).at(sums), _memory_s(row, chip, efficiency).at(sums)
+    compute = (_compute_s(row, chip, efficiency) * row.repeat).at(sums)
+    memory = (_memory_s(row, chip, efficiency) * row.repeat).at(sums)
     flops, streamed = _form(row.executed_flops).at(sums), _form(row.streamed_bytes).at(sums)
     bound = np.where(np.asarray(compute) >= memory, "compute", "memory")
     return {

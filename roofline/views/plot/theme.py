@@ -61,11 +61,6 @@ class Size:
     n_columns: int  # panels in a row
     lane_share: float = 0.22  # of a roofline's height
 
-    @property
-    def is_small(self) -> bool:
-        """Whether there is room for what must be said only."""
-        return self.width < 5.0
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
