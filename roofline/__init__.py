@@ -14,8 +14,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from roofline.answers.memory import Memory, kv_bytes, memory
-    from roofline.answers.phases import Comparison, Prediction, decode, predict, prefill
+    from roofline.answers.memory import Memory, kv_bytes, max_context_tokens, memory, state_bytes
+    from roofline.answers.phases import decode, prefill
+    from roofline.answers.prediction import Comparison, Prediction, predict
     from roofline.errors import PlanError, RooflineError, SpecError, UnknownName, Unsupported
     from roofline.ledger import Ledger, Op
     from roofline.specs.catalog import hardware, model
@@ -33,8 +34,9 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "answers.memory": ("Memory", "kv_bytes", "memory"),
-    "answers.phases": ("Comparison", "Prediction", "decode", "predict", "prefill"),
+    "answers.memory": ("Memory", "kv_bytes", "max_context_tokens", "memory", "state_bytes"),
+    "answers.phases": ("decode", "prefill"),
+    "answers.prediction": ("Comparison", "Prediction", "predict"),
     "errors": ("PlanError", "RooflineError", "SpecError", "UnknownName", "Unsupported"),
     "ledger": ("Ledger", "Op"),
     "specs.catalog": ("hardware", "model"),
@@ -76,11 +78,13 @@ __all__ = [
     "decode",
     "hardware",
     "kv_bytes",
+    "max_context_tokens",
     "memory",
     "model",
     "plot",
     "predict",
     "prefill",
+    "state_bytes",
 ]
 
 

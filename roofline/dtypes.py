@@ -14,20 +14,42 @@ whole blocks. Three things differ and are kept apart: the format a tensor is *st
 | q4_0, q5_0, q8_0  | 4.5, 5.5, 8.5 | blocks of 32: a 16-bit scale (ggml) |
 | q4_1, q5_1        | 5, 6    | blocks of 32: a 16-bit scale and a 16-bit minimum (ggml) |
 | q2_k … q6_k       | 2.625, 3.4375, 4.5, 5.5, 6.5625 | super-blocks of 256 (ggml) |
+| iq1_s … iq4_xs    | 1.5625 … 4.25 | super-blocks of 256 with codebooks (ggml) |
 | mlx-Nbit          | N + 0.5 | groups of 64: a 16-bit scale and a 16-bit bias |
+| nf4, nf4-dq       | 4.5, 4.127 | blocks of 64: an fp32 maximum; -dq: that in 8 bits, an fp32 one for 256 of them |
+
+Recipes with parameters have a name for every value of them, from which the format is made:
+
+| name                        | bits                  | a group of g elements carries |
+|-----------------------------|-----------------------|-------------------------------|
+| gptq-Nbit-gG, awq-Nbit-gG   | N + (16 + N) / G      | a 16-bit scale and an N-bit zero point |
+| intN-gG, intN-gG-zp         | N + 16/G, N + (16 + N)/G | a 16-bit scale (compressed-tensors); and a zero point |
+| mlx-Nbit-gG, hqq-Nbit-gG    | N + 32 / G            | two 16-bit numbers |
+| gptq-Nbit-channel, intN     | N                     | a scale an output channel, which is not counted |
+| fp8-block-RxC               | 8 + 32 / (R · C)      | an fp32 scale a block |
+| mixed-Bbit                  | B                     | parts of one matrix in several ggml types (GGUF) |
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from roofline.errors import UnknownName, did_you_mean, shorten
 
-__all__ = ["FORMATS", "Format", "format_named"]
+__all__ = ["FORMATS", "Format", "format_named", "stored_as"]
 
-_TABLES = frozenset({"embedding", "positions", "head"})  # what quantisers of linear layers leave in 16 bit
 _POSITIONS = frozenset({"positions"})
+# Routers and the shared expert's gate decide much and weigh little; convolutions are no matrix products to a quantiser.
+_SMALL = _POSITIONS | {"router", "shared_scale", "conv", "streams"}
+# What quantisers of linear layers leave besides: both tables; steps, decays, index weights and compressors, which the
+# checkpoints of DeepSeek, Qwen and Nemotron hold in 16 bit among their 8-bit ones.
+_TABLES = _SMALL | {
+    "embedding", "head", "side_embedding", "dt", "ba",
+    "index_weights", "index_gate", "compress_kv", "compress_gate",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +92,12 @@ def _weight_only(name: str, bits: float, **roles: float) -> Format:
 def _ggml(name: str, bits: float, **roles: float) -> Format:
     # llama.cpp keeps the output matrix (or the tied table) in q6_k, except under q8_0; the token table in the base type
     head = {"head": 8.5 if name == "q8_0" else 6.5625}
-    return Format(name, bits, "16bit", _W8_OR_LESS, _POSITIONS, head | roles)
+    return Format(name, bits, "16bit", _W8_OR_LESS, _SMALL | {"side_project"}, head | roles)
 
 
-def _mlx(n_bits: int) -> Format:
-    # MLX quantises linear layers and the embedding alike
-    return Format(f"mlx-{n_bits}bit", n_bits + 0.5, "16bit", _W8_OR_LESS, _POSITIONS)
+def _mlx(name: str, bits: float) -> Format:
+    # MLX quantises linear layers, routers among them, and the embedding alike
+    return Format(name, bits, "16bit", _W8_OR_LESS, _POSITIONS | {"conv", "streams"})
 
 
 # llama.cpp's "more bits" rule (first and last eighth of the layers, every third between) gives half of the value and
@@ -97,8 +119,13 @@ FORMATS: Mapping[str, Format] = {
         _weight_only("int4", 4.0),
         _weight_only("awq", 4.0 + 20.0 / 128),
         _weight_only("gptq", 4.0 + 20.0 / 128),
+        _weight_only("nf4", 4.0 + 32.0 / 64),
+        _weight_only("nf4-dq", 4.0 + 8.0 / 64 + 32.0 / (64 * 256)),
+        Format("fp8-w8a16", 8.0, "16bit", _W8_OR_LESS, _TABLES),
+        Format("mxfp8", 8.0 + 8.0 / 32, "fp8", _W8_OR_LESS, _TABLES),
         Format("mxfp4", 4.25, "16bit", (*_W8_OR_LESS, "fp4"), _TABLES),
         Format("nvfp4", 4.5, "fp4", (*_W8_OR_LESS, "fp4"), _TABLES),
+        Format("nvfp4-w4a16", 4.5, "16bit", (*_W8_OR_LESS, "fp4"), _TABLES),
         _ggml("q2_k", 2.625),
         _ggml("q3_k", 3.4375),
         _ggml("q4_0", 4.5),
@@ -111,7 +138,21 @@ FORMATS: Mapping[str, Format] = {
         _ggml("q5_k_m", 5.5, v=_Q5_K_M, down=_Q5_K_M),
         _ggml("q6_k", 6.5625),
         _ggml("q8_0", 8.5),
-        *(_mlx(n) for n in (3, 4, 5, 6, 8)),
+        _ggml("q8_1", 9.0),
+        _ggml("q8_k", 9.125),
+        _ggml("iq1_s", 1.5625, head=5.5),
+        _ggml("iq1_m", 1.75, head=5.5),
+        _ggml("iq2_xxs", 2.0625, head=5.5),
+        _ggml("iq2_xs", 2.3125, head=5.5),
+        _ggml("iq2_s", 2.5625, head=5.5),
+        _ggml("iq3_xxs", 3.0625),
+        _ggml("iq3_s", 3.4375),
+        _ggml("iq4_nl", 4.5),
+        _ggml("iq4_xs", 4.25),
+        _ggml("tq1_0", 1.6875),
+        _ggml("tq2_0", 2.0625),
+        _ggml("q1_0", 1.125),
+        *(_mlx(f"mlx-{n}bit", n + 0.5) for n in (2, 3, 4, 5, 6, 8)),
     )
 }
 
@@ -119,10 +160,31 @@ _ALIASES = {
     "f32": "fp32", "float32": "fp32", "float": "fp32", "f16": "fp16", "float16": "fp16", "half": "fp16",
     "bfloat16": "bf16", "e4m3": "fp8", "e5m2": "fp8", "fp8-e4m3": "fp8", "fp8-e5m2": "fp8", "float8": "fp8",
     "w8a16": "int8", "w4a16": "int4", "int8-w8a8": "w8a8", "awq-g128": "awq", "gptq-g128": "gptq",
+    "awq-4bit-g128": "awq", "gptq-4bit-g128": "gptq", "fp8-block-128x128": "fp8-block", "nf4-double": "nf4-dq",
+    "fp8-per-channel": "fp8", "mlx-2": "mlx-2bit",
     "mlx-3": "mlx-3bit", "mlx-4": "mlx-4bit", "mlx-5": "mlx-5bit", "mlx-6": "mlx-6bit", "mlx-8": "mlx-8bit",
     "q4-k-s": "q4_k", "q5-k-s": "q5_k",
 }  # fmt: skip
 _BY_SPELLING = {f.replace("_", "-"): f for f in FORMATS} | _ALIASES
+
+_BITS, _GROUP = r"(?P<n>[2-8])", r"g(?P<g>[1-9]\d{0,4})"
+_FAMILIES: tuple[tuple[re.Pattern[str], Callable[[str, dict[str, float]], Format]], ...] = tuple(
+    (re.compile(pattern), make)
+    for pattern, make in (
+        (rf"(gptq|awq)-{_BITS}bit-{_GROUP}", lambda name, p: _weight_only(name, p["n"] + (16 + p["n"]) / p["g"])),
+        (rf"gptq-{_BITS}bit-channel", lambda name, p: _weight_only(name, p["n"])),
+        (rf"int{_BITS}", lambda name, p: _weight_only(name, p["n"])),
+        (rf"int{_BITS}-{_GROUP}", lambda name, p: _weight_only(name, p["n"] + 16 / p["g"])),
+        (rf"int{_BITS}-{_GROUP}-zp", lambda name, p: _weight_only(name, p["n"] + (16 + p["n"]) / p["g"])),
+        (rf"mlx-{_BITS}bit-{_GROUP}", lambda name, p: _mlx(name, p["n"] + 32 / p["g"])),
+        (rf"hqq-{_BITS}bit-{_GROUP}", lambda name, p: _weight_only(name, p["n"] + 32 / p["g"])),
+        (
+            r"fp8-block-(?P<g>[1-9]\d{0,4})x(?P<h>[1-9]\d{0,4})",
+            lambda name, p: Format(name, 8 + 32 / (p["g"] * p["h"]), "fp8", _W8_OR_LESS, _TABLES),
+        ),
+        (r"mixed-(?P<b>\d{1,2}(\.\d{1,17})?)bit", lambda name, p: Format(name, p["b"], "16bit", _W8_OR_LESS)),
+    )
+)
 
 
 def format_named(name: str) -> Format:
@@ -130,10 +192,47 @@ def format_named(name: str) -> Format:
 
     >>> format_named("Q4_K_M").bits, format_named("F16").name, format_named("mlx-4bit").bits
     (4.5, 'fp16', 4.5)
+    >>> format_named("gptq-3bit-g64").bits, format_named("int4-g32").bits
+    (3.296875, 4.5)
     """
-    found = _BY_SPELLING.get(str(name).strip().lower().replace("_", "-"))
+    found = _format_of(str(name)[:200].strip().lower().replace("_", "-"))
     if found is None:
-        known = ", ".join(FORMATS)
-        near = did_you_mean(str(name), _BY_SPELLING)
-        raise UnknownName(f'no number format named "{shorten(str(name), 40)}"{near}  (formats: {known})')
-    return FORMATS[found]
+        near = did_you_mean(str(name)[:200], _BY_SPELLING)
+        raise UnknownName(f'no number format named "{shorten(str(name), 40)}"{near}  (formats: {", ".join(FORMATS)})')
+    return found
+
+
+@lru_cache(maxsize=4096)
+def _format_of(spelling: str) -> Format | None:
+    found = _BY_SPELLING.get(spelling)
+    if found is not None:
+        return FORMATS[found]
+    for pattern, make in _FAMILIES:
+        match = pattern.fullmatch(spelling)
+        if match:
+            numbers = {k: float(v) for k, v in match.groupdict().items() if v is not None}
+            if all(numbers.values()):
+                return make(spelling, numbers)
+    return None
+
+
+def stored_as(role: str, *levels: Mapping[str, str], kept: str) -> tuple[Format, float]:
+    """(format, bits an element takes) of the matrix of a role, as the first of the levels that names it says.
+
+    A level maps roles, or "*", to formats: a role by name is in that format throughout; "*" is a recipe, with what it keeps
+    in 16 bit and what it gives other bits. What no level names is in the `kept` dtype.
+
+    >>> stored_as("q", {"down": "q6_k"}, {"*": "awq"}, kept="bf16")[1], stored_as("head", {"*": "awq"}, kept="bf16")[1]
+    (4.15625, 16.0)
+    """
+    for level in levels:
+        if role in level:
+            pure = format_named(level[role])
+            return pure, pure.bits
+        if "*" in level:
+            recipe = format_named(level["*"])
+            if role not in recipe.kept_16bit:
+                return recipe, recipe.bits_of(role)
+            break
+    whole = FORMATS[kept]
+    return whole, whole.bits

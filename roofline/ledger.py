@@ -91,13 +91,16 @@ class Op(Generic[Q]):
     m
         Rows a kernel sees: tokens of the pass; for experts, tokens a touched expert; for the head, logits wanted.
     flops, extra_flops
-        The model's own work [FLOP]; what this execution adds to it (masked-out squares of an eager score matrix).
+        The model's own work [FLOP]; what this execution adds to it (masked-out squares of an eager score matrix; a dearer
+        form of latent attention, where a product may save what the attention more than adds).
     row_flops
         Attention: FLOPs of one query row per KV head over all keys, 2·K·(S + T)·(d_qk + d_v) a sequence [FLOP].
     score_elements
         Attention: (query, key) pairs the execution forms × query heads [1].
-    weight_bytes, weight_bytes_min
-        Weights a pass is expected to stream, and the least it must [B].
+    flops_min
+        The least any engine must do of `flops`, where some may skip work (none: all of it) [FLOP].
+    weight_bytes, weight_bytes_min, weight_bytes_max
+        Weights a pass is expected to stream, the least it must and the most it may (experts: all agree, all differ) [B].
     kv_read_bytes, kv_read_bytes_min, kv_write_bytes
         Cache read as a kernel does (once a sequence) and at least (a shared prefix once), and written [B].
     state_bytes, act_bytes
@@ -120,10 +123,12 @@ class Op(Generic[Q]):
     m: Q = _NOTHING
     flops: Q = _NOTHING
     extra_flops: Q = _NOTHING
+    flops_min: Q | None = None
     row_flops: Q = _NOTHING
     score_elements: Q = _NOTHING
     weight_bytes: Q = _NOTHING
     weight_bytes_min: Q = _NOTHING
+    weight_bytes_max: Q = _NOTHING
     kv_read_bytes: Q = _NOTHING
     kv_read_bytes_min: Q = _NOTHING
     kv_write_bytes: Q = _NOTHING
@@ -139,6 +144,11 @@ class Op(Generic[Q]):
     def executed_flops(self) -> Q:
         """flops + extra_flops [FLOP, one layer]."""
         return self.flops + self.extra_flops
+
+    @property
+    def least_flops(self) -> Q:
+        """What no execution gets around [FLOP, one layer]."""
+        return self.flops if self.flops_min is None else self.flops_min
 
     @property
     def streamed_bytes(self) -> Q:
@@ -248,6 +258,7 @@ class Ledger:
 _SAID = ("name", "kind", "shape", "repeat", "n_launch", "m", "store_dtype", "compute_dtype", "tier", "products")
 _COUNTED = (
     "flops", "extra_flops", "executed_flops", "row_flops", "score_elements", "weight_bytes", "weight_bytes_min",
+    "weight_bytes_max",
     "kv_read_bytes", "kv_read_bytes_min", "kv_write_bytes", "state_bytes", "act_bytes", "streamed_bytes",
     "compulsory_bytes",
 )  # fmt: skip

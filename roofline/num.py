@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from roofline.errors import SpecError, shown
 
-__all__ = ["Num", "as_num", "checked", "common_shape", "whole"]
+__all__ = ["Num", "as_num", "checked", "common_shape", "same", "whole"]
 
 Num: TypeAlias = float | NDArray[np.float64]
 
@@ -92,3 +92,8 @@ def whole(value: Num) -> Num | int:
     (8, 8.5)
     """
     return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def same(value: Num, *inputs: Num) -> Num:
+    """A plain float where every input was one (numpy returns its own scalar type)."""
+    return value if any(isinstance(x, np.ndarray) for x in inputs) else float(value)

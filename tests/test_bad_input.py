@@ -23,7 +23,7 @@ from strategies import as_model
 
 import roofline as rl
 from roofline.dtypes import format_named
-from roofline.errors import PlanError, RooflineError, SpecError, UnknownName, Unsupported
+from roofline.errors import PlanError, RooflineError, SpecError, UnknownName
 from roofline.specs.catalog import load_yaml, shipped
 from roofline.units import BYTES, BYTES_PER_S, FLOPS_PER_S, SECONDS, Quantity, parse
 
@@ -196,9 +196,10 @@ def test_more_logits_are_wanted_than_tokens_run() -> None:
         (lambda: rl.model("llama-3.1-8"), UnknownName, ('no model named "llama-3.1-8"', "did you mean llama-3.1-8b")),
         (lambda: rl.model("gemma3-1"), UnknownName, ("did you mean", "gemma3-1b")),
         (lambda: rl.hardware("no/such.yaml"), SpecError, ("no/such.yaml: cannot be read", "No such file")),
-        (lambda: rl.model("config.json"), Unsupported, ("config.json", "only YAML", "models/*.yaml")),
-        (lambda: rl.model("model.gguf"), Unsupported, ("only YAML",)),
-        (lambda: rl.hardware(REPO), Unsupported, ("only YAML",)),
+        (lambda: rl.model("config.json"), SpecError, ("config.json: cannot be read", "No such file")),
+        (lambda: rl.model("model.gguf"), SpecError, ("model.gguf: expected a file",)),
+        (lambda: rl.model(REPO), SpecError, ("config.json: cannot be read",)),
+        (lambda: rl.hardware(REPO), SpecError, ("expected a YAML file, found a folder",)),
         (lambda: rl.hardware("h100", search=["/no/such/folder"]), SpecError, ("/no/such/folder: expected a folder",)),
         (lambda: rl.hardware("h\n100"), UnknownName, ("no hardware named", "did you mean")),
         (lambda: rl.hardware("x" * 100_000), UnknownName, ("no hardware named",)),
@@ -263,7 +264,7 @@ def deployment(**words: Any) -> rl.Deployment:
         ({"plan": 2}, SpecError, ("plan", "2")),
         ({"precision": "bf16"}, SpecError, ("precision", "bf16")),
         ({"precision": format_named("bf16")}, SpecError, ("precision",)),
-        ({"weights": "int3"}, UnknownName, ('"int3"', "did you mean int8 or int4")),
+        ({"weights": "int9"}, UnknownName, ('"int9"', "did you mean int8 or int4")),
         ({"weights": 4}, SpecError, ("weights", "4")),
         ({"kv": "fp17"}, UnknownName, ('"fp17"', "did you mean fp16")),
         ({"head": "nonsense"}, UnknownName, ('"nonsense"',)),
@@ -568,8 +569,8 @@ def test_a_chip_s_file_says_where_it_is_wrong(
         (("vocab_size: 128256", "vocab_size: 1e5"), ("vocab_size", "1e5")),
         (("repeat: 32", "repeat: 0"), ("repeat", "0")),
         (("repeat: 32", "repeat: 1000000000"), ("repeat", "1000000000")),
-        (("kind: attention", "kind: mamba"), ("mamba", "attention")),
-        (("kind: dense", "kind: moe"), ("moe", "dense")),
+        (("kind: attention", "kind: mambo"), ("mambo", "attention", "mamba2")),
+        (("kind: dense", "kind: mow"), ("mow", "dense", "moe")),
         (("dtype: bf16", "dtype: bf61"), ("dtype: expected one of", "did you mean bf16")),
         (("d_head: 128", "d_head: 128, window: 0"), ("window", "0")),
         (("d_head: 128", "d_head: 128, windw: 9"), ("windw: unknown key", "did you mean window")),

@@ -37,7 +37,8 @@ from strategies import (
 
 import roofline as rl
 from roofline.num import Num
-from roofline.work.step import Step, visible_pairs, visible_past
+from roofline.work.sight import Sight, pairs, seen
+from roofline.work.step import Step
 
 LAST_BITS = 1e-12
 SCALARS = ("seconds", "floor_s", "flops", "hbm_bytes")
@@ -456,7 +457,7 @@ def test_a_pass_that_wants_no_logits_need_not_read_the_head(model: rl.Model, lik
         timed(model, rl.Seqs(n_seq=like.n_seq, n_new=like.n_new, n_past=like.n_past, n_logits=n), chip) for n in (0, 1)
     )
     width = model.embedding.width or model.d_model
-    head_bytes = 2 * width * model.vocab_size + (2 * model.vocab_size if model.head.bias else 0)
+    head_bytes = 2 * width * model.vocab_size + 2 * model.head_matrix.n_biases
     assert speaking.compulsory_bytes - silent.compulsory_bytes == head_bytes
 
 
@@ -477,25 +478,25 @@ def pairs_by_loop(n_new: int, n_past: int, window: int | None) -> int:
 @example(n_new=5, n_past=99, window=4)  # longer past than the window
 @example(n_new=3, n_past=7, window=1)  # a query sees itself only
 def test_the_closed_form_of_pairs_equals_the_loop(n_new: int, n_past: int, window: int | None) -> None:
-    closed = visible_pairs(n_new=float(n_new), n_past=float(n_past), window=window)
+    closed = pairs(Sight(window), n_new=float(n_new), n_past=float(n_past))
     assert closed == pairs_by_loop(n_new, n_past, window)
-    on_grid = visible_pairs(n_new=np.array([float(n_new)]), n_past=np.array([float(n_past)]), window=window)
+    on_grid = pairs(Sight(window), n_new=np.array([float(n_new)]), n_past=np.array([float(n_past)]))
     assert np.asarray(on_grid).tolist() == [closed]
 
 
 @given(st.integers(1, 50), st.integers(0, 80), st.none() | st.integers(1, 60))
 def test_the_past_a_pass_sees_is_what_any_of_its_queries_sees(n_new: int, n_past: int, window: int | None) -> None:
     reach = n_past + n_new if window is None else window
-    seen = {key for query in range(n_past, n_past + n_new) for key in range(max(0, query - reach + 1), query + 1)}
-    past = len([key for key in seen if key < n_past])
-    assert visible_past(n_past=float(n_past), window=window) == past
+    visible = {key for query in range(n_past, n_past + n_new) for key in range(max(0, query - reach + 1), query + 1)}
+    past = len([key for key in visible if key < n_past])
+    assert seen(Sight(window), n_past=float(n_past)) == past
 
 
 @given(chunkings, st.integers(0, 5000), windows)
 def test_chunking_conserves_visible_pairs(chunks: list[int], n_past: int, window: int | None) -> None:
     starts = [float(n_past + sum(chunks[:i])) for i in range(len(chunks))]
-    pieces = [visible_pairs(n_new=float(t), n_past=s, window=window) for t, s in zip(chunks, starts, strict=True)]
-    assert sum(pieces) == visible_pairs(n_new=float(sum(chunks)), n_past=float(n_past), window=window)
+    pieces = [pairs(Sight(window), n_new=float(t), n_past=s) for t, s in zip(chunks, starts, strict=True)]
+    assert sum(pieces) == pairs(Sight(window), n_new=float(sum(chunks)), n_past=float(n_past))
 
 
 @given(st.integers(1, 6), st.integers(1, 4), st.integers(0, 12), st.data(), st.none() | st.integers(1, 9))

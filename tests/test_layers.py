@@ -24,11 +24,19 @@ FLOORS: tuple[tuple[str, ...], ...] = tuple(
         ("", "errors units dtypes num ledger"),
         (
             "specs.",
-            "record hardware model precision plan engine deployment workload slo huggingface gguf traces catalog",
+            "record hardware matrix recurrent mixers ffns layers images towers model precision plan engine deployment "
+            "workload slo huggingface gguf traces catalog",
         ),
-        ("work.", "step matmul attention recurrent ffn footprint kvcache count"),
+        (
+            "work.",
+            "step sight sums matmul place attention latent compressed recurrent ffn elementwise footprint kvcache naming "
+            "count",
+        ),
         ("timing.", "efficiency collectives clock steplaw"),
-        ("answers.", "memory phases levers cost offload speculation disaggregation serving simulate sizing"),
+        (
+            "answers.",
+            "inputs memory phases prediction levers cost offload speculation disaggregation serving simulate sizing",
+        ),
         ("evidence.", "measurements readers calibration accuracy reference"),
         ("views.", "sweep plot walkthrough report dashboard cli"),
         ("", "__main__"),

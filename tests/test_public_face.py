@@ -35,11 +35,13 @@ FACE = [
     "decode",
     "hardware",
     "kv_bytes",
+    "max_context_tokens",
     "memory",
     "model",
     "plot",
     "predict",
     "prefill",
+    "state_bytes",
 ]
 HEAVY = ("pandas", "matplotlib", "yaml", "rich", "typer", "scipy", "IPython")
 

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from roofline.answers.phases import Prediction, decode, predict, prefill
+from roofline.answers.phases import decode, prefill
+from roofline.answers.prediction import Prediction, predict
 from roofline.dtypes import format_named
 from roofline.errors import SpecError
+from roofline.num import Num
 from roofline.specs.deployment import Deployment
 from roofline.specs.precision import Precision
 
@@ -86,16 +88,20 @@ def _narrower(d: Deployment) -> Iterator[tuple[str, Deployment]]:
 def _prefix(p: Prediction) -> Iterator[Lever]:
     prompt = float(p.prompt_tokens)
     hit = float(np.floor(prompt / 2.0))
-    if hit < 1.0 or not p.memory.fits:
+    model = p.deployment.model
+    whole_input = not model.generates or any(tower.kind == "text" for tower in model.towers)
+    if hit < 1.0 or not p.memory.fits or whole_input:
         return
-    after = prefill(p.deployment, prompt_tokens=prompt - hit, n_past=hit, batch=p.batch)
+    after = prefill(
+        p.deployment, prompt_tokens=prompt - hit, n_past=hit, batch=p.batch, images=p.images, image_size=p.image_size
+    )
     yield _lever(
         "half of the prompt in a prefix cache", p, p.deployment, ttft_s=float(after.seconds), tpot_s=_float(p.tpot_s)
     )
 
 
 def _lever(name: str, before: Prediction, after: Deployment, *, ttft_s: float, tpot_s: float | None) -> Lever:
-    e2e_s = ttft_s + (before.output_tokens - 1) * (tpot_s or 0.0)
+    e2e_s = ttft_s + max(before.output_tokens - 1, 0) * (tpot_s or 0.0)
     numerics = after.numerics
     return Lever(
         name=name,
@@ -112,7 +118,7 @@ def _float(value: object) -> float | None:
     return None if value is None else float(value)  # type: ignore[arg-type]
 
 
-def decode_limit(deployment: Deployment, *, context_tokens: float) -> float:
+def decode_limit(deployment: Deployment, *, context_tokens: float, memory_tokens: Num | None = None) -> float:
     """The intensity decode tends to as the batch grows without end, at a fixed context.  [FLOP/B]
 
         lim_{B→∞} F / Q  =  FLOPs of a token / (its cache read and written + its activations)
@@ -129,7 +135,7 @@ def decode_limit(deployment: Deployment, *, context_tokens: float) -> float:
     >>> 50 < decode_limit(d, context_tokens=2176) < 57
     True
     """
-    return float(decode(deployment, context_tokens=context_tokens, batch=1e12).intensity)
+    return float(decode(deployment, context_tokens=context_tokens, batch=1e12, memory_tokens=memory_tokens).intensity)
 
 
 def ways_to_fit(prediction: Prediction) -> tuple[str, ...]:
@@ -148,4 +154,7 @@ def ways_to_fit(prediction: Prediction) -> tuple[str, ...]:
 
 
 def _again(p: Prediction, changed: Deployment) -> Prediction:
-    return predict(changed, prompt_tokens=p.prompt_tokens, output_tokens=p.output_tokens, batch=p.batch)
+    return predict(
+        changed, prompt_tokens=p.prompt_tokens, output_tokens=p.output_tokens, batch=p.batch, images=p.images,
+        image_size=p.image_size,
+    )  # fmt: skip

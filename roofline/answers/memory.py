@@ -6,20 +6,22 @@ What an engine sets aside besides (pages, graphs, activations, its fraction of t
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from roofline.answers.inputs import memory_tokens_of
 from roofline.errors import require
-from roofline.num import Num, checked, common_shape, whole
+from roofline.num import Num, checked, common_shape, same, whole
 from roofline.specs.deployment import Deployment
 from roofline.specs.model import Model
 from roofline.specs.precision import Precision
 from roofline.work.footprint import resident_weight_bytes
-from roofline.work.kvcache import CachePolicy, cache_bytes
+from roofline.work.kvcache import CachePolicy, cache_bytes, recurrent_bytes
 from roofline.work.step import MAX_TOKENS
 
-__all__ = ["Memory", "kv_bytes", "memory"]
+__all__ = ["Memory", "kv_bytes", "max_context_tokens", "memory", "state_bytes"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -34,6 +36,7 @@ class Memory:
 
     weight_bytes: float
     kv_bytes: Num
+    state_bytes: Num
     kv_bytes_per_token: float
     capacity_bytes: float
     fits: Any
@@ -43,12 +46,12 @@ class Memory:
 
     @property
     def used_bytes(self) -> Num:
-        """Weights + cache [B]."""
-        return self.weight_bytes + self.kv_bytes
+        """Weights + cache + recurrent state [B]."""
+        return self.weight_bytes + self.kv_bytes + self.state_bytes
 
     def to_dict(self) -> dict[str, Any]:
         """Flat, SI, unit in the key."""
-        names = ("weight_bytes", "kv_bytes", "kv_bytes_per_token", "capacity_bytes", "used_bytes")
+        names = ("weight_bytes", "kv_bytes", "state_bytes", "kv_bytes_per_token", "capacity_bytes", "used_bytes")
         sizes = {n: getattr(self, n) for n in (*names, "fits", "short_by_bytes")}
         return sizes | {n: whole(getattr(self, n)) for n in ("max_batch", "max_context_tokens")}
 
@@ -62,9 +65,15 @@ class Memory:
 
 
 def kv_bytes(
-    model: Model, *, context_tokens: Any, batch: Any = 1, kv: str | None = None, policy: CachePolicy = "window"
+    model: Model,
+    *,
+    context_tokens: Any,
+    batch: Any = 1,
+    kv: str | None = None,
+    policy: CachePolicy = "window",
+    memory_tokens: Any = None,
 ) -> Num:
-    """Cache of `batch` sequences of `context_tokens` each.  [B]
+    """Cache of `batch` sequences of `context_tokens` each.  [B]  Recurrent state is apart: `state_bytes`.
 
     Parameters
     ----------
@@ -74,6 +83,8 @@ def kv_bytes(
         Format of the cache ("f16", "fp8", "q8_0", …); the model's own dtype by default.
     policy : "window" or "allocated"
         What the mathematics needs, or every layer at full length.
+    memory_tokens : int or array, optional
+        Tower outputs whose keys and values are kept for cross-attention [token].
 
     Examples
     --------
@@ -84,12 +95,70 @@ def kv_bytes(
     require(model, Model, "kv_bytes(model)")
     context = checked(context_tokens, name="context_tokens", low=0.0, high=MAX_TOKENS)
     n_seq = checked(batch, name="batch", low=1.0, high=MAX_TOKENS)
-    common_shape(context_tokens=context, batch=n_seq)
-    return cache_bytes(model, context_tokens=context, n_seq=n_seq, numerics=Precision(kv=kv).of(model), policy=policy)
+    outputs = memory_tokens_of(model, memory_tokens)
+    common_shape(context_tokens=context, batch=n_seq, memory_tokens=outputs)
+    return cache_bytes(
+        model,
+        context_tokens=context,
+        n_seq=n_seq,
+        numerics=Precision(kv=kv).of(model),
+        policy=policy,
+        memory_tokens=outputs,
+    )
 
 
-def memory(deployment: Deployment, *, context_tokens: Any, batch: Any = 1) -> Memory:
-    """Weights and cache against the chip's memory.
+def state_bytes(model: Model, *, batch: Any = 1, policy: CachePolicy = "window") -> Num:
+    """State that recurrent layers keep for `batch` sequences, however long they are; 0 for a model without any.  [B]
+
+    Examples
+    --------
+    Qwen3-Next: 36 gated delta nets, each 32 heads of 128 × 128 in fp32, and a convolution over 8192 channels in bf16.
+
+    >>> from roofline.specs.catalog import model
+    >>> state_bytes(model("qwen3-next-80b-a3b"), policy="allocated")    # 36 · (32·128·128·4 + 8192·4·2)
+    77856768.0
+    """
+    require(model, Model, "state_bytes(model)")
+    n_seq = checked(batch, name="batch", low=1.0, high=MAX_TOKENS)
+    return recurrent_bytes(model, n_seq=n_seq, numerics=Precision().of(model), policy=policy)
+
+
+def max_context_tokens(
+    model: Model,
+    *,
+    kv_bytes: Any,
+    batch: Any = 1,
+    kv: str | None = None,
+    policy: CachePolicy = "window",
+    memory_tokens: Any = None,
+) -> Num:
+    """The longest whole context whose cache fits in so many bytes: the inverse of `kv_bytes`.  [token]
+
+    The model's own limit is not applied. Infinite where the cache stops growing (windows or recurrent layers only).
+
+    Examples
+    --------
+    Llama-3.1-8B caches 128 KiB a token: 1 GiB holds 8192.
+
+    >>> from roofline.specs.catalog import model
+    >>> max_context_tokens(model("llama-3.1-8b"), kv_bytes=2**30)
+    8192.0
+    """
+    require(model, Model, "max_context_tokens(model)")
+    room = checked(kv_bytes, name="kv_bytes", low=0.0, high=1e18)
+    n_seq = checked(batch, name="batch", low=1.0, high=MAX_TOKENS)
+    outputs = memory_tokens_of(model, memory_tokens)
+    shape = common_shape(kv_bytes=room, batch=n_seq, memory_tokens=outputs)
+    held = partial(
+        cache_bytes, model, n_seq=n_seq, numerics=Precision(kv=kv).of(model), policy=policy, memory_tokens=outputs
+    )
+    longest = _longest(lambda c: np.asarray(held(context_tokens=c)), room=room, limit=MAX_TOKENS, shape=shape)
+    endless = np.where(longest >= MAX_TOKENS, np.inf, longest)
+    return endless if shape else float(endless)
+
+
+def memory(deployment: Deployment, *, context_tokens: Any, batch: Any = 1, memory_tokens: Any = None) -> Memory:
+    """Weights, cache and recurrent state against the chip's memory.
 
     Examples
     --------
@@ -104,15 +173,17 @@ def memory(deployment: Deployment, *, context_tokens: Any, batch: Any = 1) -> Me
     require(deployment, Deployment, "memory(deployment)")
     context = checked(context_tokens, name="context_tokens", low=0.0, high=MAX_TOKENS)
     n_seq = checked(batch, name="batch", low=1.0, high=MAX_TOKENS)
-    common_shape(context_tokens=context, batch=n_seq)
     model, numerics = deployment.model, deployment.numerics
+    outputs = memory_tokens_of(model, memory_tokens) if model.generates else 0.0
+    common_shape(context_tokens=context, batch=n_seq, memory_tokens=outputs)
     weights = resident_weight_bytes(model, numerics=numerics)
     capacity = deployment.hardware.memory_bytes
 
     def cache(context_tokens: Num, n_seq: Num) -> Num:
-        return cache_bytes(model, context_tokens=context_tokens, n_seq=n_seq, numerics=numerics)
+        kept = cache_bytes(model, context_tokens=context_tokens, n_seq=n_seq, numerics=numerics, memory_tokens=outputs)
+        return kept + recurrent_bytes(model, n_seq=n_seq, numerics=numerics)
 
-    held = cache(context, n_seq)
+    held, state = cache(context, n_seq), recurrent_bytes(model, n_seq=n_seq, numerics=numerics)
     room = max(0.0, capacity - weights)
     one = cache(np.maximum(context, 1.0), 1.0)
     short = np.maximum(weights + held - capacity, 0.0)
@@ -123,17 +194,24 @@ def memory(deployment: Deployment, *, context_tokens: Any, batch: Any = 1) -> Me
     scalar = not isinstance(held, np.ndarray)
     return Memory(
         weight_bytes=weights,
-        kv_bytes=held,
-        kv_bytes_per_token=float(cache(1.0, 1.0)),
+        kv_bytes=held - state,
+        state_bytes=state,
+        kv_bytes_per_token=float(cache_bytes(model, context_tokens=1.0, n_seq=1.0, numerics=numerics)),
         capacity_bytes=capacity,
         fits=bool(fits) if scalar else fits,
         short_by_bytes=float(short) if scalar else short,
-        max_batch=_plain(np.floor(room / one), context),
+        max_batch=_plain(np.floor(_ratio(room, one)), context),
         max_context_tokens=_plain(longest, n_seq),
     )
 
 
-def _longest(cache: Any, *, room: float, limit: float, shape: tuple[int, ...]) -> Any:
+def _ratio(room: float, one: Num) -> Num:
+    """room / one, infinite where a sequence keeps nothing (an encoder's)."""
+    sizes = np.asarray(one, dtype=np.float64)
+    return same(np.divide(room, sizes, out=np.full(sizes.shape, np.inf), where=sizes > 0.0), one)
+
+
+def _longest(cache: Any, *, room: Num, limit: float, shape: tuple[int, ...]) -> Any:
     """The largest whole context whose cache fits in `room`, by bisection (the cache never shrinks with context)."""
     low, high = np.zeros(shape), np.full(shape, limit)
     for _ in range(int(np.ceil(np.log2(limit + 1.0))) + 1):

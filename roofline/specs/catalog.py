@@ -14,11 +14,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from roofline.errors import SpecError, UnknownName, Unsupported, did_you_mean, shorten, shown
+from roofline.errors import SpecError, UnknownName, did_you_mean, shorten, shown
 from roofline.specs.hardware import Hardware
 from roofline.specs.model import Model
 
-__all__ = ["hardware", "hardware_ids", "load_yaml", "model", "model_ids", "shipped", "spec_files"]
+__all__ = ["hardware", "hardware_ids", "load_yaml", "model", "model_ids", "model_yaml", "shipped", "spec_files"]
 
 MAX_YAML_BYTES = 1_000_000
 MAX_YAML_DEPTH = 30
@@ -46,14 +46,34 @@ def hardware(name: PathLike, *, search: Sequence[PathLike] = ()) -> Hardware:
 
 
 def model(name: PathLike, *, search: Sequence[PathLike] = ()) -> Model:
-    """The model of a catalogue name, an alias or a path to a YAML file.
+    """The model of a catalogue name, an alias or a path: YAML, a Hugging Face `config.json` or its folder, a `.gguf`.
 
     >>> model("llama-3.1-8b").n_params
     8030261248
     """
     _require_name(name, "model")
+    path = Path(name)
+    if path.suffix.lower() == ".gguf":
+        from roofline.specs.gguf import read_gguf
+
+        return read_gguf(path)
+    if path.suffix.lower() == ".json" or (_is_path(name) and path.is_dir()):
+        from roofline.specs.huggingface.reader import read_config
+
+        return read_config(path)
     data, where = _found(os.fspath(name), "models", search)
     return Model.read(data, where=where)
+
+
+def model_yaml(spec: Model) -> str:
+    """The YAML of a model, as a file in `models/` holds it; read back, it is an equal record.
+
+    >>> model_yaml(model("llama-3.1-8b")).splitlines()[:2]
+    ['id: llama-3.1-8b', 'name: Llama 3.1 8B']
+    """
+    import yaml
+
+    return str(yaml.safe_dump(spec.plain(), sort_keys=False, allow_unicode=True, width=110, default_flow_style=None))
 
 
 def hardware_ids(*, search: Sequence[PathLike] = ()) -> tuple[str, ...]:
@@ -108,8 +128,8 @@ def _is_path(name: PathLike) -> bool:
 def _found(name: str, kind: str, search: Sequence[PathLike]) -> tuple[dict[str, Any], str]:
     """(data, where) of a spec; `where` as errors show it."""
     if _is_path(name):
-        if Path(name).suffix in (".json", ".gguf") or Path(name).is_dir():
-            raise Unsupported(f"{name}: only YAML specs are read so far; describe it as in {kind}/*.yaml")
+        if Path(name).is_dir():
+            raise SpecError(f"{name}: expected a YAML file, found a folder")
         return load_yaml(Path(name)), name
     path = _by_name(name, kind, search)
     return load_yaml(path), f"{kind}/{path.name}"

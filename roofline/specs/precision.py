@@ -17,7 +17,7 @@ The one table of (format, chip) → (storage, compute):
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, model_validator
@@ -25,8 +25,10 @@ from pydantic import AfterValidator, model_validator
 from roofline.dtypes import FORMATS, Format, format_named
 from roofline.errors import SpecError, UnknownName, shorten
 from roofline.specs.hardware import Hardware
+from roofline.specs.layers import Layer
 from roofline.specs.model import Model
 from roofline.specs.record import Record
+from roofline.specs.towers import Tower
 
 __all__ = ["Numerics", "Precision", "lawful_dtypes", "run_dtype"]
 
@@ -80,14 +82,15 @@ class Precision(Record):
 
     def of(self, model: Model) -> Numerics:
         """The formats and compute dtypes of one model's tensors."""
-        weights = format_named(self.weights or model.dtype)
+        weights = format_named(self.weights or model.formats.get("*") or model.dtype)
         half = model.dtype if model.dtype in ("fp16", "bf16") else "bf16"  # what an fp32 checkpoint is quantised from
         kept = weights.name if weights.name in ("fp32", "fp16", "bf16") else half
         activations = self.activations if self.activations in ("fp32", "fp16", "bf16") else kept
         forced = None if self.activations == "auto" else self.activations
         return Numerics(
             weights=weights,
-            kv=format_named(self.kv or activations),
+            kv=format_named(self.kv or model.formats.get("kv_cache") or activations),
+            own=model.formats if self.weights is None else None,
             head=None if self.head == "auto" else format_named(self.head),
             dense=activations,
             kept=kept,
@@ -101,24 +104,38 @@ class Numerics:
 
     weights: Format
     kv: Format
+    own: Mapping[str, str] | None  # the checkpoint's formats by role; none where others were asked for
     head: Format | None
     dense: str  # the dtype of activations and attention
     kept: str  # the dtype that whatever is not quantised is stored in: tables, norms, biases
     forced: str | None
 
     def store(self, role: str) -> Format:
-        """The format the matrix of a role is stored in."""
+        """The format the matrix of a role is stored in: asked for, the checkpoint's own, or as the recipe leaves it."""
         if role == "head" and self.head is not None:
             return self.head
-        if role in self.weights.kept_16bit:
-            return FORMATS[self.kept]
-        return self.weights
+        if self.own is not None and role in self.own:
+            return format_named(self.own[role])
+        return FORMATS[self.kept] if self._left_alone(role) else self.weights
 
     def bytes_per_element(self, role: str) -> float:
         """Stored bytes of one element of the matrix of a role, scales included [B]."""
         store = self.store(role)
-        asked_for = role == "head" and self.head is not None
-        return (store.bits if asked_for else store.bits_of(role)) / 8.0
+        named = (role == "head" and self.head is not None) or (self.own is not None and role in self.own)
+        return (store.bits if named else store.bits_of(role)) / 8.0
+
+    def of_layer(self, layer: Layer) -> Numerics:
+        """Those of one layer, where the checkpoint stores it otherwise than the rest."""
+        if self.own is None or not layer.formats:
+            return self
+        weights = format_named(layer.formats["*"]) if "*" in layer.formats else self.weights
+        return replace(self, weights=weights, own={**self.own, **layer.formats})
+
+    def of_tower(self, tower: Tower) -> Numerics:
+        """Those of a tower: recipes leave what sees and hears in 16 bit, and treat a text encoder as the decoder."""
+        if tower.kind == "text":
+            return self
+        return replace(self, weights=FORMATS[self.kept], own=None if self.own is None else {}, head=None)
 
     def compute(self, role: str) -> str:
         """The dtype the matrix product of a role wants to run in; a chip may run it in another (`run_dtype`)."""
@@ -128,7 +145,11 @@ class Numerics:
         else:
             wanted = store.compute
         usable = (*_FLOATS, store.compute, *store.lawful)  # units that multiply this store
-        return self.forced if self.forced in usable and role not in self.weights.kept_16bit else wanted
+        return self.forced if self.forced in usable and not self._left_alone(role) else wanted
+
+    def _left_alone(self, role: str) -> bool:
+        """Whether the recipe leaves the matrix of a role as it was."""
+        return role in self.weights.kept_16bit and role not in (self.own or {})
 
     @property
     def activation_bytes(self) -> float:
@@ -137,7 +158,9 @@ class Numerics:
 
     @property
     def kept_bytes(self) -> float:
-        """Stored bytes of one element of what is not quantised: norms, biases [B]."""
+        """Stored bytes of one element of what is not quantised: norms, biases [B]; a checkpoint may keep them wider."""
+        if self.own is not None and "vectors" in self.own:
+            return format_named(self.own["vectors"]).bits / 8.0
         return 4.0 if self.kept == "fp32" else 2.0
 
 
@@ -161,7 +184,7 @@ def run_dtype(dtype: str, chip: Hardware) -> str:
 
 def lawful_dtypes(store: str, dtype: str, chip: Hardware) -> tuple[str, ...]:
     """Every dtype the arithmetic on a stored format may legally use on a chip: what a floor takes the fastest of."""
-    return tuple(dict.fromkeys([run_dtype(dtype, chip), *(d for d in FORMATS[store].lawful if chip.has(d))]))
+    return tuple(dict.fromkeys([run_dtype(dtype, chip), *(d for d in format_named(store).lawful if chip.has(d))]))
 
 
 def require_units(precision: Precision, model: Model, chip: Hardware) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
@@ -52,6 +53,15 @@ class Record(BaseModel, metaclass=_SaysWhatIsWrong):
         frozen=True, extra="forbid", defer_build=True, strict=True, validate_by_name=True, validate_by_alias=True
     )
 
+    def plain(self) -> dict[str, Any]:
+        """Plain data as a file holds it: what differs from the defaults, and every `kind`.  `read` gives an equal record."""
+        out: dict[str, Any] = {}
+        for name, field in type(self).model_fields.items():
+            value = getattr(self, name)
+            if name == "kind" or value != field.get_default(call_default_factory=True):
+                out[field.alias or name] = _plain(value)
+        return out
+
     @classmethod
     def read(cls, data: Any, *, where: str) -> Self:
         """Validate plain data (what a YAML file holds); a `SpecError` names the place, the want, the value, the cure."""
@@ -61,6 +71,14 @@ class Record(BaseModel, metaclass=_SaysWhatIsWrong):
             return cls.model_validate(data)
         except ValidationError as error:
             raise _one_line(error, cls, where) from None
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Record):
+        return value.plain()
+    if isinstance(value, (tuple, list)):
+        return [_plain(v) for v in value]
+    return {k: _plain(v) for k, v in value.items()} if isinstance(value, dict) else value
 
 
 def _one_line(error: ValidationError, cls: type[BaseModel], where: str) -> RooflineError:
@@ -109,30 +127,26 @@ def _near(value: object, expected: str) -> str:
 
 def _keys_at(cls: type[BaseModel], steps: list[int | str]) -> set[str]:
     """The keys that the record at `steps` knows, under the names a file uses; empty where it cannot be told."""
-    current: Any = cls
+    found: list[type[BaseModel]] = [cls]
     names = iter([s for s in steps if not isinstance(s, int)])
     for name in names:
-        annotation = _annotation(current, name)
+        tagged = [r for r in found if "kind" in r.model_fields and r.model_fields["kind"].default == name]
+        if len(found) > 1 and tagged:  # the tag of a union is a step of the path
+            found = tagged
+            continue
+        annotation = _annotation(found[0], name) if len(found) == 1 else None
         if getattr(annotation, "__origin__", None) is dict:
             next(names, None)  # the next step is a key of the mapping, not of a record
-        current = _record_in(annotation)
-        if current is None:
-            return set()
-    return {f.alias or name for name, f in current.model_fields.items()}
+        found = list(_records_in(annotation))
+    return {f.alias or name for name, f in found[0].model_fields.items()} if len(found) == 1 else set()
 
 
 def _annotation(cls: type[BaseModel], key: str) -> Any:
-    for name, field in cls.model_fields.items():
-        if key in (name, field.alias):
-            return field.annotation
-    return cls if key in {"attention", "dense"} else None  # the tag of a union is a step of the path
+    return next((f.annotation for name, f in cls.model_fields.items() if key in (name, f.alias)), None)
 
 
-def _record_in(annotation: Any) -> type[BaseModel] | None:
+def _records_in(annotation: Any) -> Iterator[type[BaseModel]]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
+        yield annotation
     for inner in getattr(annotation, "__args__", ()):
-        found = _record_in(inner)
-        if found is not None:
-            return found
-    return None
+        yield from _records_in(inner)

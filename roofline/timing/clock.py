@@ -82,11 +82,11 @@ class Timing:
     def floor_s(self) -> Num:
         """max over resources of the summed seconds: Σ F / π_max, Σ compulsory bytes / β  [s].
 
-        F is the model's own: what an execution adds is not compulsory.
+        F is what no execution gets around: what one adds is not in it, nor what some engine may skip.
         """
         arithmetic, traffic = Linear(), summed(self._rows, "compulsory_bytes") * (1.0 / self.chip.hbm_bytes_per_s)
         for row in self._rows:
-            arithmetic = arithmetic + row.flops * (row.repeat / _fastest(row, self.chip))
+            arithmetic = arithmetic + _form(row.least_flops) * (row.repeat / _fastest(row, self.chip))
         return self._gather(lambda sums: _larger(arithmetic.at(sums), traffic.at(sums)))
 
     @cached_property
@@ -131,9 +131,12 @@ class Timing:
 
     @cached_property
     def dtype(self) -> str:
-        """The dtype that the layers' matrix products run in on this chip."""
-        products = [row for row in self._rows if row.kind in ("gemm", "expert")] or list(self._rows)
-        return run_dtype(products[0].compute_dtype, self.chip)
+        """The dtype that most of the layers' matrix products run in on this chip, by their FLOPs a row."""
+        weights: dict[str, float] = {}
+        for row in [row for row in self._rows if row.kind in ("gemm", "expert")] or self._rows:
+            used = run_dtype(row.compute_dtype, self.chip)
+            weights[used] = weights.get(used, 0.0) + row.repeat * sum(c for _, c in _form(row.flops).terms)
+        return max(weights, key=lambda used: weights[used])
 
     @property
     def peak_flops_per_s(self) -> float:

@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
-from functools import lru_cache
-from typing import Any
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from typing import get_args
 
 from roofline.errors import SpecError, Unsupported, require, shown
-from roofline.ledger import Ledger, Linear, Op, Row
-from roofline.specs.model import Attention, Dense, Layer, Model
+from roofline.ledger import Ledger, Op, Row
+from roofline.num import checked
+from roofline.specs.ffns import Dense, Moe
+from roofline.specs.layers import Layer, Norm
+from roofline.specs.matrix import Matrix
+from roofline.specs.mixers import Attention, Compressed, Latent, LinearMixer, SingleMixer
+from roofline.specs.model import Model
 from roofline.specs.plan import Plan
 from roofline.specs.precision import Numerics, Precision
-from roofline.work.attention import AttentionKernel
+from roofline.specs.recurrent import Delta, LinearAttention, Mamba, Mamba2, Rglru, ShortConv
+from roofline.specs.towers import Product, Tower
+from roofline.work.attention import AttentionKernel, cross_attention
 from roofline.work.attention import attention as attention_rows
-from roofline.work.ffn import dense
+from roofline.work.compressed import compressed_attention
+from roofline.work.elementwise import elementwise, embedding, norms
+from roofline.work.ffn import dense, experts
 from roofline.work.footprint import resident_weight_bytes
+from roofline.work.latent import LatentForm, latent_attention
 from roofline.work.matmul import matmul
-from roofline.work.step import PassSums, Seqs, Step, Sum, as_step
+from roofline.work.naming import nicknames
+from roofline.work.place import Place
+from roofline.work.recurrent import recurrent
+from roofline.work.step import Seqs, Step, as_step
+from roofline.work.sums import PassSums, Stream, Sum
 
 __all__ = ["count"]
 
@@ -29,6 +43,8 @@ def count(
     plan: Plan | None = None,
     precision: Precision | None = None,
     attention: AttentionKernel = "flash",
+    latent: LatentForm = "auto",
+    routing_exponent: float = 1.0,
 ) -> Ledger:
     """The ledger of one forward pass: every matrix product, the attention, the elementwise work, in order.
 
@@ -43,6 +59,10 @@ def count(
         Formats of weights, cache, activations and head; the checkpoint's own by default.
     attention : "flash" or "eager"
         The kernel; see `attention_core`.
+    latent : "auto", "absorbed" or "expanded"
+        The form of latent attention: the one with fewer FLOPs, or one for all; see `latent_attention`.
+    routing_exponent : float
+        γ of the expected number of distinct experts, in (0, 1] [1]: 1 for uniform routing; see `Touched`.
 
     Returns
     -------
@@ -53,7 +73,10 @@ def count(
     -----
     Assumes all B·T tokens pass every layer; the head multiplies only the positions whose logits are wanted; the
     embedding is a look-up (rows, not a product). Norms, rotations, activations functions and residuals are one
-    elementwise op a layer with bytes and 0 FLOP.
+    elementwise op a layer with bytes and 0 FLOP. The inputs of a step are those of the model's first tower (a second one,
+    for sound beside sight, holds weights and does no work here), which runs only over them, and layers that
+    cross-attend alone only over sequences that have a memory. Multi-token prediction modules do not run. In layers that
+    read an earlier layer's cache, an engine may skip the tokens whose logits are not wanted: `flops_min` does.
 
     Examples
     --------
@@ -68,129 +91,177 @@ def count(
     require(Plan() if plan is None else plan, Plan, "count(plan=…)")
     precision = Precision() if precision is None else precision
     require(precision, Precision, "count(precision=…)")
+    how = How(attention, latent, routing_exponent)
     sums = PassSums(as_step(step))
-    rows, resident_bytes = rows_of(model, precision, attention)
+    rows, resident_bytes = rows_of(model, precision, how)
     return Ledger(
         rows=rows, sums=sums, n_seq=sums[Sum("seqs")], n_tokens=sums[Sum("tokens")], resident_bytes=resident_bytes
     )
 
 
-def rows_of(model: Model, precision: Precision, kernel: AttentionKernel) -> tuple[tuple[Row, ...], float]:
+@dataclass(frozen=True, slots=True)
+class How:
+    """Which execution is counted: the attention kernel, the form of latent attention, how routing spreads."""
+
+    kernel: AttentionKernel = "flash"
+    latent: LatentForm = "auto"
+    exponent: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.kernel not in get_args(AttentionKernel):
+            raise SpecError(f'attention: expected "flash" or "eager", got {shown(self.kernel)}')
+        if self.latent not in get_args(LatentForm):
+            raise SpecError(f'latent: expected "auto", "absorbed" or "expanded", got {shown(self.latent)}')
+        exponent = checked(self.exponent, name="routing_exponent", low=0.0, high=1.0, above=True)
+        if not isinstance(exponent, float):
+            raise SpecError("routing_exponent: expected one number, got an array")
+        object.__setattr__(self, "exponent", exponent)
+
+
+def rows_of(model: Model, precision: Precision, how: How) -> tuple[tuple[Row, ...], float]:
     """The rows of a model and the bytes of its weights: everything about a pass but its sums. Kept for the next pass."""
-    if kernel != "flash" and kernel != "eager":
-        raise SpecError(f'attention: expected "flash" or "eager", got {shown(kernel)}')
-    return _kept_rows(model, precision, kernel)
+    return _kept_rows(model, precision, how)
 
 
 @lru_cache(maxsize=256)
-def _kept_rows(model: Model, precision: Precision, kernel: AttentionKernel) -> tuple[tuple[Row, ...], float]:
+def _kept_rows(model: Model, precision: Precision, how: How) -> tuple[tuple[Row, ...], float]:
     numerics = precision.of(model)
-    return tuple(_rows(model, numerics=numerics, kernel=kernel)), resident_weight_bytes(model, numerics=numerics)
+    return tuple(_rows(model, numerics=numerics, how=how)), resident_weight_bytes(model, numerics=numerics)
 
 
-def _rows(model: Model, *, numerics: Numerics, kernel: AttentionKernel) -> Iterator[Row]:
-    tokens, logits = Sum("tokens").linear, Sum("logits").linear
-    yield _embedding(model, tokens, numerics=numerics)
+def _rows(model: Model, *, numerics: Numerics, how: How) -> Iterator[Row]:
+    for tower in model.towers[:1]:
+        yield from _tower(tower, numerics=numerics.of_tower(tower), how=how)
+    at = Place(d_model=model.d_model, numerics=numerics)
+    yield embedding(model, at.tokens, numerics=numerics)
     if model.embedding.norm:
-        yield _norm(model, tokens, numerics=numerics, name="embedding_norm")
-    project_in, project_out = model.outer_matrices()[:1], model.outer_matrices()[1:]
-    for matrix in project_in:
-        yield matmul(matrix, m=tokens, numerics=numerics, name=matrix.role)
-    kinds = model.layer_kinds()
-    for (repeat, layer), prefix in zip(kinds, _nicknames([layer for _, layer in kinds]), strict=True):
-        yield from _layer(layer, model=model, numerics=numerics, kernel=kernel, prefix=prefix, repeat=float(repeat))
+        yield norms(model.norm.n_params(model.d_summed), at, name="embedding_norm")
+    for matrix in (*model.side_matrices[1:], *model.outer_matrices()[:1]):
+        yield at.product(matrix, name=matrix.role)
+    yield from _stack(model, at, how=how)
     if model.final_norm:
-        yield _norm(model, tokens, numerics=numerics, name="final_norm")
-    for matrix in project_out:  # the model's own code projects every token, wanted or not
-        yield matmul(matrix, m=tokens, numerics=numerics, name=matrix.role)
-    yield matmul(
-        model.head_matrix, m=logits, numerics=numerics, name="lm_head", kind="head", needed=Sum("asked").linear
-    )
+        yield norms(model.norm.n_params(model.d_model), at, name="final_norm")
+    if model.residual_streams != 1:
+        s = model.residual_streams
+        yield at.product(Matrix("streams", s * model.d_model, s), name="merge_streams")
+    for matrix in model.outer_matrices()[1:]:  # the model's own code projects every token, wanted or not
+        yield at.product(matrix, name=matrix.role)
+    yield from _readout(model, at)
 
 
-def _layer(
-    layer: Layer, *, model: Model, numerics: Numerics, kernel: AttentionKernel, prefix: str, repeat: float
-) -> Iterator[Row]:
-    """Mixer, FFN, elementwise. One case a kind, here and nowhere else."""
-    where: Any = {"d_model": model.d_model, "numerics": numerics, "prefix": prefix, "repeat": repeat}
-    match layer.mixer:
-        case Attention() as mixer:
-            yield from attention_rows(mixer, kernel=kernel, **where)
-        case _:
-            raise Unsupported(f"{model.id}: a mixer of kind {layer.mixer.kind} is not counted yet")
-    match layer.ffn:
-        case Dense() as ffn:
-            yield from dense(ffn, **where)
-        case _:
-            raise Unsupported(f"{model.id}: an FFN of kind {layer.ffn.kind} is not counted yet")
-    tokens = Sum("tokens").linear
-    yield _elementwise(layer, tokens, model=model, numerics=numerics, name=f"{prefix}elementwise", repeat=repeat)
+def _readout(model: Model, at: Place) -> Iterator[Row]:
+    """The head, over the positions whose logits are wanted; an encoder's pooler and classifier, as their rows say."""
+    for product in model.readout:
+        yield _outer(product, at)
+    if model.head is not None:
+        logits, needed = Sum("logits").linear, Sum("asked").linear
+        yield matmul(model.head_matrix, m=logits, numerics=at.numerics, name="lm_head", kind="head", needed=needed)
 
 
-def _elementwise(layer: Layer, tokens: Linear, *, model: Model, numerics: Numerics, name: str, repeat: float) -> Row:
-    """Norms with their residual adds, the rotation of q and k, and the activation function: bytes, no FLOP.  [B]
+def _tower(tower: Tower, *, numerics: Numerics, how: How) -> Iterator[Row]:
+    """What runs before the decoder, over the inputs of the step: stem, layers, projector."""
+    at = Place(d_model=tower.d_model, numerics=numerics, prefix=f"{tower.kind}.", stream="inputs")
+    for product in tower.stem:
+        yield _outer(product, at)
+    for (repeat, layer), prefix in zip(
+        tower.layer_kinds(), nicknames([x for _, x in tower.layer_kinds()]), strict=True
+    ):
+        here = replace(at, numerics=numerics.of_layer(layer), prefix=at.prefix + prefix, repeat=float(repeat))
+        yield from _layer(layer, here, norm=tower.norm, rotated=True, how=how)
+    if tower.n_norms or tower.vectors:
+        outside = tower.n_norms * tower.norm.n_params(tower.d_model)
+        yield norms(outside, at, name=f"{at.prefix}norms", has_table=bool(tower.vectors))
+    for product in tower.projector:
+        yield _outer(product, at)
 
-        m · (4·D·n_norms + 2·(N + K)·H + (3 | 2)·F) · 2 B  +  the norms' own weights
 
-    Assumes the usual fusions: a norm with the residual add before it (reads two rows, writes two), the rotation in place,
-    gate and up read and their product written (3·F; plain: 2·F).
+def _outer(product: Product, at: Place) -> Row:
+    """A product outside the layers: of so many rows a token, or a sequence."""
+    each = Sum("seqs", stream=at.stream).linear if product.once else at.tokens
+    return at.product(product.matrix, m=each * product.rows, name=product.name)
+
+
+def _stack(model: Model, at: Place, *, how: How) -> Iterator[Row]:
+    """The decoder's layers, kind by kind."""
+    kinds = model.layer_kinds()
+    for (repeat, layer), prefix in zip(kinds, nicknames([layer for _, layer in kinds]), strict=True):
+        stream: Stream = "informed" if layer.only_with_memory else at.stream
+        here = replace(at, numerics=at.numerics.of_layer(layer), prefix=prefix, repeat=float(repeat), stream=stream)
+        rotated, streams = model.positions.kind == "rope", model.residual_streams
+        rows = partial(_layer, layer, norm=model.norm, rotated=rotated, how=how, streams=streams)
+        reads_earlier = any(isinstance(mixer, Attention) and mixer.values == "earlier" for mixer in layer.mixers)
+        yield from _skippable(rows, here) if reads_earlier else rows(here)
+
+
+def _skippable(rows: Callable[[Place], Iterator[Row]], at: Place) -> Iterator[Row]:
+    """Rows of a layer that caches nothing: an engine may run it for the wanted positions alone, and not at all for none.
+
+    The least it does is the work of those positions, with the weights and caches of the sequences they belong to.
     """
-    mixer, ffn = layer.mixer, layer.ffn
-    rotated = 2.0 * (mixer.n_heads + mixer.n_kv_heads) * mixer.d_head if model.positions.kind == "rope" else 0.0
-    elements = 4.0 * model.d_model * layer.n_norms + rotated + (3.0 if ffn.gated else 2.0) * ffn.d_ff
-    scales = (layer.n_norms * model.norm.n_params(model.d_model) + mixer.n_norm_params) * numerics.kept_bytes
+    wanted, asked = rows(replace(at, stream="wanted")), rows(replace(at, stream="asked"))
+    for row, least, held in zip(rows(at), wanted, asked, strict=True):
+        yield replace(
+            row,
+            flops_min=least.flops,
+            weight_bytes_min=held.weight_bytes_min,
+            kv_read_bytes_min=held.kv_read_bytes_min,
+        )
+
+
+def _layer(layer: Layer, at: Place, *, norm: Norm, rotated: bool, how: How, streams: int = 1) -> Iterator[Row]:
+    """Mixer, cross-attention, FFN, elementwise. One case a kind, here and nowhere else."""
+    if streams != 1:
+        mix = Matrix("streams", streams * at.d_model, streams * (2 + streams))
+        yield replace(at, repeat=2.0 * at.repeat).product(mix, name="mix_streams")
+    for mixer in layer.mixers:
+        yield from _mixer(mixer, at, how=how)
+    if layer.cross is not None:
+        yield from cross_attention(layer.cross, at, kernel=how.kernel)
+    match layer.ffn:
+        case None:
+            pass
+        case Dense() as ffn:
+            yield from dense(ffn, at)
+        case Moe() as ffn:
+            yield from experts(ffn, at, exponent=how.exponent)
+        case LinearMixer() as ffn:
+            yield from (at.product(matrix, name="linear_ffn") for matrix in ffn.matrices(at.d_model))
+        case _:
+            raise Unsupported(f"an FFN of kind {layer.ffn.kind} is not counted yet")
+    if layer.altup != 1:
+        yield _streams_mixed(layer.altup, at)
+    for matrix in layer.side_matrices(at.d_model):
+        twice = 2.0 if matrix.role == "altup_route" else 1.0  # once to foretell the other streams, once to correct them
+        yield at.product(matrix, m=at.tokens * twice)
+    yield elementwise(layer, at, norm=norm, rotated=rotated, n_streams=streams)
+
+
+def _mixer(mixer: SingleMixer, at: Place, *, how: How) -> Iterator[Row]:
+    match mixer:
+        case Attention():
+            yield from attention_rows(mixer, at, kernel=how.kernel)
+        case Latent():
+            yield from latent_attention(mixer, at, kernel=how.kernel, form=how.latent)
+        case Compressed():
+            yield from compressed_attention(mixer, at, kernel=how.kernel)
+        case Mamba() | Mamba2() | Delta() | LinearAttention() | ShortConv() | Rglru():
+            yield from recurrent(mixer, at)
+        case LinearMixer():
+            yield from (at.product(matrix) for matrix in mixer.matrices(at.d_model))
+        case _:
+            raise Unsupported(f"a mixer of kind {mixer.kind} is not counted yet")
+
+
+def _streams_mixed(n_streams: int, at: Place) -> Row:
+    """Each copy of the residual stream foretold from all s of them, with coefficients of the token's own: 2·T·D·s²."""
     return Op(
-        name=name,
-        kind="elementwise",
-        repeat=repeat,
-        shape="norms, residuals, rotation, activation",
-        m=tokens,
-        weight_bytes=Linear(scales),
-        weight_bytes_min=Linear(scales),
-        act_bytes=tokens * (elements * numerics.activation_bytes),
-        store_dtype=numerics.dense,
-        compute_dtype=numerics.dense,
+        name=f"{at.prefix}altup_mix",
+        kind="gemm",
+        repeat=at.repeat,
+        shape=f"({at.d_model}, {n_streams}) × ({n_streams}, {n_streams}), for every token",
+        m=at.tokens,
+        flops=at.tokens * (2.0 * at.d_model * n_streams**2),
+        act_bytes=at.tokens * (2.0 * n_streams * at.d_model * at.numerics.activation_bytes),
+        store_dtype=at.numerics.dense,
+        compute_dtype=at.numerics.dense,
     )
-
-
-def _norm(model: Model, tokens: Linear, *, numerics: Numerics, name: str) -> Row:
-    """A norm outside the layers, of every token: two rows read (with the residual), one written.  [B]"""
-    scales = Linear(model.norm.n_params(model.d_model) * numerics.kept_bytes)
-    return Op(
-        name=name,
-        kind="elementwise",
-        shape="norm and residual",
-        m=tokens,
-        weight_bytes=scales,
-        weight_bytes_min=scales,
-        act_bytes=tokens * (3.0 * model.d_model * numerics.activation_bytes),
-        store_dtype=numerics.dense,
-        compute_dtype=numerics.dense,
-    )
-
-
-def _embedding(model: Model, tokens: Linear, *, numerics: Numerics) -> Row:
-    """Rows looked up, m · D_e, and the learned position's beside each; the first hidden state written.  [B]"""
-    role = "head" if model.head.tied else "embedding"
-    rows = tokens * (model.d_embedding * numerics.bytes_per_element(role))
-    if model.positions.kind == "learned":
-        rows = rows + tokens * (model.d_model * numerics.bytes_per_element("positions"))
-    return Op(
-        name="embedding",
-        kind="embedding",
-        shape=f"m rows of ({model.vocab_size}, {model.d_embedding})",
-        m=tokens,
-        weight_bytes=rows,
-        weight_bytes_min=rows,
-        act_bytes=tokens * (model.d_embedding * numerics.activation_bytes),
-        store_dtype=numerics.store(role).name,
-        compute_dtype=numerics.dense,
-    )
-
-
-def _nicknames(kinds: list[Layer]) -> Iterator[str]:
-    """A prefix that tells the layers of a pattern apart: by window where that does, else by place in the pattern."""
-    words = ["global." if layer.mixer.window is None else "local." for layer in kinds]
-    many = Counter(words)
-    for index, word in enumerate(words):
-        yield "" if len(kinds) == 1 else word if many[word] == 1 else f"{word[:-1]}{index}."

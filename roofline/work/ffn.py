@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from roofline.ledger import Row
-from roofline.specs.model import Dense
-from roofline.specs.precision import Numerics
-from roofline.work.matmul import matmul
-from roofline.work.step import Sum
+from roofline.ledger import Linear, Op, Row
+from roofline.specs.ffns import Dense, Moe
+from roofline.specs.matrix import Matrix
+from roofline.work.matmul import weight_bytes
+from roofline.work.place import Place
+from roofline.work.sums import Touched
 
-__all__ = ["dense"]
+__all__ = ["dense", "experts"]
 
 
-def dense(ffn: Dense, *, d_model: int, numerics: Numerics, prefix: str, repeat: float) -> Iterator[Row]:
+def dense(ffn: Dense, at: Place) -> Iterator[Row]:
     """The products of a block every token passes: gate and up in one launch, then down; or up, then down.  [FLOP, B]
 
         flops = 2 · m · D · F · (3 | 2)
@@ -22,12 +23,62 @@ def dense(ffn: Dense, *, d_model: int, numerics: Numerics, prefix: str, repeat: 
 
     References: Shazeer 2020, arXiv:2002.05202 (gated blocks).
     """
-    for matrix in ffn.matrices(d_model):
-        yield matmul(
-            matrix,
-            m=Sum("tokens").linear,
-            numerics=numerics,
-            name=f"{prefix}{matrix.role}_proj",
-            repeat=repeat,
-            n_launch=0.0 if matrix.role == "up" and ffn.gated else 1.0,
-        )
+    yield from _block(ffn.matrices(at.d_model), at)
+
+
+def experts(ffn: Moe, at: Place, *, exponent: float) -> Iterator[Row]:
+    """A mixture of experts: the router, what every token passes, then the routed experts.  [FLOP, B]
+
+        flops     = 2 · m·k · D · F · (3 | 2)              every token passes k experts
+        weights   = touched · D · F · bits/8, each           touched = E · (1 − (1 − k/E)^(m^γ)), expected
+        weights ≥   k of them (all tokens may agree)
+        weights ≤   min(E, k·m) of them
+        rows      = k·m / touched                            what a touched expert's kernel sees
+
+    Parameters
+    ----------
+    exponent : float
+        γ of `Touched` [1]: 1 for uniform routing, below for correlated.
+
+    Notes
+    -----
+    Assumes no expert's capacity is exceeded and nothing is padded; the weighted sum of the k outputs is elementwise.
+
+    References: Shazeer et al. 2017, arXiv:1701.06538; Jiang et al. 2024, arXiv:2401.04088 (Mixtral).
+    """
+    yield from _block(ffn.common_matrices(at.d_model), at)
+    for matrix in ffn.routed_matrices(at.d_model):
+        yield _routed(matrix, ffn, at, exponent=exponent)
+
+
+def _block(matrices: Iterable[Matrix], at: Place) -> Iterator[Row]:
+    """Products one after another; an up that follows its gate shares its launch."""
+    before = ""
+    for matrix in matrices:
+        fused = before.endswith("gate") and matrix.role.endswith("up")
+        yield at.product(matrix, name="router" if matrix.role == "router" else None, n_launch=0.0 if fused else 1.0)
+        before = matrix.role
+
+
+def _routed(matrix: Matrix, ffn: Moe, at: Place, *, exponent: float) -> Row:
+    """One matrix of each expert, over the tokens sent to it."""
+    e, k = ffn.n_experts, ffn.n_active_experts
+    each = weight_bytes(matrix, numerics=at.numerics) / e
+    touched = Touched(e, k, exponent, "expected", at.stream)
+    most, rows = Touched(e, k, exponent, "most", at.stream), Touched(e, k, exponent, "rows", at.stream)
+    fused = matrix.role == "expert_up" and ffn.gated
+    return Op(
+        name=f"{at.prefix}{matrix.role}_proj",
+        kind="expert",
+        repeat=at.repeat,
+        n_launch=0.0 if fused else 1.0,
+        shape=f"(m, {matrix.d_in}) × ({matrix.d_in}, {matrix.d_out}), {k} of {e} experts",
+        m=rows.linear,
+        flops=at.tokens * (2.0 * k * matrix.d_in * matrix.d_out),
+        weight_bytes=touched.linear * each,
+        weight_bytes_min=(at.needed or Linear(1.0)) * (k * each),
+        weight_bytes_max=most.linear * each,
+        act_bytes=at.tokens * (k * (matrix.d_in + matrix.d_out) * at.numerics.activation_bytes),
+        store_dtype=at.numerics.store(matrix.role).name,
+        compute_dtype=at.numerics.compute(matrix.role),
+    )

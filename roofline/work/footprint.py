@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from roofline.specs.model import Matrix, Model
+from roofline.specs.layers import Layer
+from roofline.specs.matrix import Matrix
+from roofline.specs.model import Model
 from roofline.specs.precision import Numerics
+from roofline.specs.towers import Product, Tower
 from roofline.work.matmul import weight_bytes
 
 __all__ = ["resident_weight_bytes"]
@@ -24,16 +27,44 @@ def resident_weight_bytes(model: Model, *, numerics: Numerics) -> float:
     >>> resident_weight_bytes(llama, numerics=Precision().of(llama)) / llama.n_params
     2.0
     """
-    inside = sum(
-        repeat * sum(weight_bytes(m, numerics=numerics) for m in layer.matrices(model.d_model))
-        for repeat, layer in model.layer_kinds()
+    outer = sum(weight_bytes(m, numerics=numerics) for m in (*model.outer_matrices(), *model.side_matrices))
+    read = _product_bytes(model.readout, numerics=numerics)
+    towers = sum(_tower_bytes(t, numerics=numerics.of_tower(t)) for t in model.towers)
+    rows = Matrix("positions", (model.positions.rows or 0) + model.embedding.type_rows, model.d_summed)
+    tables = weight_bytes(rows, numerics=numerics) + _table_bytes(model, numerics=numerics)
+    vectors = (model.n_vector_params + model.n_stream_params) * numerics.kept_bytes
+    return (
+        _layer_bytes(model.layer_kinds(), model.d_model, numerics=numerics) + outer + read + towers + tables + vectors
     )
-    outer = sum(weight_bytes(m, numerics=numerics) for m in model.outer_matrices())
+
+
+def _layer_bytes(kinds: tuple[tuple[int, Layer], ...], d_model: int, *, numerics: Numerics) -> float:
+    """Matrices of the layers, each layer in its own formats."""
+    return sum(
+        repeat * sum(weight_bytes(m, numerics=numerics.of_layer(layer)) for m in layer.matrices(d_model))
+        for repeat, layer in kinds
+    )
+
+
+def _table_bytes(model: Model, *, numerics: Numerics) -> float:
+    """The head and the embedding; one table where they are tied, with a bias of the head's own."""
+    table = weight_bytes(model.embedding_matrix, numerics=numerics)
+    if model.head is None:
+        return table
     head = weight_bytes(model.head_matrix, numerics=numerics)
-    table = (
-        0.0
-        if model.head.tied
-        else weight_bytes(Matrix("embedding", model.vocab_size, model.d_embedding), numerics=numerics)
+    return head if model.head.tied else head + table
+
+
+def _product_bytes(products: tuple[Product, ...], *, numerics: Numerics) -> float:
+    """Matrices outside the layers; of a tied one its bias alone."""
+    return sum(
+        p.matrix.n_biases * numerics.kept_bytes if p.tied else weight_bytes(p.matrix, numerics=numerics)
+        for p in products
     )
-    positions = weight_bytes(Matrix("positions", model.positions.rows or 0, model.d_model), numerics=numerics)
-    return inside + outer + head + table + positions + model.n_norm_params * numerics.kept_bytes
+
+
+def _tower_bytes(tower: Tower, *, numerics: Numerics) -> float:
+    """Stem, layers, projector and vectors."""
+    outer = _product_bytes((*tower.stem, *tower.projector), numerics=numerics)
+    inside = _layer_bytes(tower.layer_kinds(), tower.d_model, numerics=numerics)
+    return outer + inside + tower.n_vector_params * numerics.kept_bytes

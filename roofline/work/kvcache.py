@@ -1,4 +1,8 @@
-"""The KV cache: a function of context, never a constant per token (windows cap it)."""
+"""What a sequence leaves in memory: a cache that grows with its context, and state that does not.
+
+The cache is a function of context, never a constant per token: windows cap it, latents shrink it, entries of several tokens
+thin it out, and a tower's keys and values are there from the start.
+"""
 
 from __future__ import annotations
 
@@ -8,30 +12,45 @@ import numpy as np
 
 from roofline.errors import SpecError, shown
 from roofline.ledger import add_up
-from roofline.num import Num
+from roofline.num import Num, same
+from roofline.specs.layers import Layer
+from roofline.specs.mixers import Attention, Compressed, Latent, SingleMixer
 from roofline.specs.model import Model
 from roofline.specs.precision import Numerics
-from roofline.work.attention import kv_bytes_per_token
+from roofline.specs.recurrent import Delta, LinearAttention, Mamba, Mamba2, Rglru, ShortConv
+from roofline.work.recurrent import state_bytes_of
 
-__all__ = ["CachePolicy", "cache_bytes"]
+__all__ = ["CachePolicy", "cache_bytes", "recurrent_bytes"]
 
 CachePolicy: TypeAlias = Literal["window", "allocated"]
 
 
 def cache_bytes(
-    model: Model, *, context_tokens: Num, n_seq: Num, numerics: Numerics, policy: CachePolicy = "window"
+    model: Model,
+    *,
+    context_tokens: Num,
+    n_seq: Num,
+    numerics: Numerics,
+    policy: CachePolicy = "window",
+    memory_tokens: Num = 0.0,
 ) -> Num:
     """Cache of n_seq sequences of context_tokens each.  [B]
 
-        B · Σ_layers min(context, W) · 2·K·H · bits/8
+        B · Σ_layers elements(context) · bits/8
 
-    policy "window" is what the mathematics needs: a window layer keeps its last W tokens (a cache at rest may hold W − 1,
-    and the current token makes W). "allocated" keeps every layer at full length, as several engines do.
+        attention        min(context, W) · K·(H + Hv);  0 where an earlier layer's cache is read, or an encoder reads
+        latent           context · (R + r), and d a token of the indexer's
+        compressed       min(context, W) · H, and ⌊context/r⌋ · (H + d of the indexer's)
+        cross-attention  M · 2·K·H, whatever the context
+        recurrent        0: its state is `recurrent_bytes`
+
+    policy "window" is what the mathematics needs: a window or a chunk keeps its last W tokens (a cache at rest may hold
+    W − 1, and the current token makes W). "allocated" keeps every layer at full length, as several engines do.
 
     Returns
     -------
     Num
-        Shape: broadcast of context_tokens, n_seq.
+        Shape: broadcast of context_tokens, n_seq, memory_tokens.
 
     Examples
     --------
@@ -45,15 +64,59 @@ def cache_bytes(
     """
     if policy not in ("window", "allocated"):
         raise SpecError(f'policy: expected "window" or "allocated", got {shown(policy)}')
-    per_sequence: Num = add_up(
-        repeat * kv_bytes_per_token(layer.mixer, numerics=numerics) * _held(context_tokens, layer.mixer.window, policy)
-        for repeat, layer in model.layer_kinds()
+    elements: Num = add_up(
+        repeat * _elements(layer, context_tokens, memory_tokens, policy) for repeat, layer in model.layer_kinds()
     )
-    return n_seq * per_sequence
+    return n_seq * (elements * (numerics.kv.bits / 8.0))
 
 
-def _held(context_tokens: Num, window: int | None, policy: CachePolicy) -> Num:
+def _elements(layer: Layer, context: Num, memory: Num, policy: CachePolicy) -> Num:
+    """Elements one sequence keeps in one layer."""
+    crossed: Num = 0.0 if layer.cross is None else memory * float(layer.cross.cache_elements_per_token)
+    return crossed + add_up(_kept(mixer, context, policy) for mixer in layer.mixers)
+
+
+def _kept(mixer: SingleMixer, context: Num, policy: CachePolicy) -> Num:
+    match mixer:
+        case Attention() as x if x.caches:
+            return _held(context, x.window, policy) * float(x.cache_elements_per_token)
+        case Latent() as x:
+            return context * float(x.cache_elements_per_token + x.index_elements_per_token)
+        case Compressed() as x:
+            index = x.indexer.d_head if x.indexer is not None else 0
+            entries = 0.0 if x.ratio is None else _entries(context, x.ratio) * float(x.d_head + index)
+            return _held(context, x.window, policy) * float(x.d_head) + entries
+        case _:
+            return context * 0.0
+
+
+def _held(context: Num, window: int | None, policy: CachePolicy) -> Num:
     if window is None or policy == "allocated":
-        return context_tokens
-    held = np.minimum(context_tokens, float(window))
-    return held if isinstance(context_tokens, np.ndarray) else float(held)
+        return context
+    return same(np.minimum(context, float(window)), context)
+
+
+def _entries(context: Num, ratio: int) -> Num:
+    return same(np.floor_divide(context, float(ratio)), context)
+
+
+def recurrent_bytes(model: Model, *, n_seq: Num, numerics: Numerics, policy: CachePolicy = "window") -> Num:
+    """State of n_seq sequences in recurrent layers: constant in the context.  [B]
+
+        B · Σ_layers (state elements · its dtype + channels · (K − 1) · 2 B)
+
+    policy "window" is what the mathematics needs of the convolution, its last K − 1 inputs; "allocated" a buffer of K, as
+    several engines keep. The recurrence's state has its own dtype, most often fp32, whatever the cache's format.
+
+    Returns
+    -------
+    Num
+        Shape: that of n_seq.
+    """
+    each = 0.0
+    for repeat, layer in model.layer_kinds():
+        for mixer in layer.mixers:
+            if isinstance(mixer, (Mamba, Mamba2, Delta, LinearAttention, ShortConv, Rglru)):
+                rolling = policy == "allocated"
+                each += repeat * state_bytes_of(mixer, conv_bytes=numerics.activation_bytes, rolling=rolling)
+    return n_seq * each

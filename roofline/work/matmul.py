@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from roofline.ledger import Linear, Op, OpKind, Row
-from roofline.specs.model import Matrix
+from roofline.specs.matrix import Matrix
 from roofline.specs.precision import Numerics
 
 __all__ = ["matmul", "weight_bytes"]
@@ -12,7 +12,7 @@ __all__ = ["matmul", "weight_bytes"]
 def weight_bytes(matrix: Matrix, *, numerics: Numerics) -> float:
     """Stored bytes of a matrix, scales included; its bias stays in 16 bit.  [B]
 
-        d_in · d_out · bits / 8  (+ d_out · bytes of an activation)
+        n · (d_in · d_out · bits / 8  (+ d_out · bytes of an activation))
 
     >>> from roofline.specs.catalog import model
     >>> from roofline.specs.precision import Precision
@@ -20,8 +20,7 @@ def weight_bytes(matrix: Matrix, *, numerics: Numerics) -> float:
     >>> weight_bytes(Matrix("q", 4096, 4096), numerics=Precision(weights="fp16").of(llama))   # 32 MiB
     33554432.0
     """
-    bias = matrix.d_out * numerics.kept_bytes if matrix.bias else 0.0
-    return matrix.d_in * matrix.d_out * numerics.bytes_per_element(matrix.role) + bias
+    return matrix.n_weights * numerics.bytes_per_element(matrix.role) + matrix.n_biases * numerics.kept_bytes
 
 
 def matmul(
@@ -40,6 +39,8 @@ def matmul(
         flops      = 2 · m · d_in · d_out          (a bias adds bytes, not FLOPs)
         weights    = d_in · d_out · bits / 8        once a pass, however many rows share them
         activations = m · (d_in + d_out) · 2 B      in and out
+
+    A matrix of n blocks side by side (block-diagonal) is n such products.
 
     Parameters
     ----------
@@ -79,12 +80,13 @@ def matmul(
         kind=kind,
         repeat=repeat,
         n_launch=n_launch,
-        shape=f"(m, {matrix.d_in}) × ({matrix.d_in}, {matrix.d_out})",
+        shape=f"(m, {matrix.d_in}) × ({matrix.d_in}, {matrix.d_out})" + (f" × {matrix.n}" if matrix.n != 1 else ""),
         m=m,
-        flops=m * (2.0 * matrix.d_in * matrix.d_out),
+        flops=m * (2.0 * matrix.n_weights),
         weight_bytes=streamed,
         weight_bytes_min=streamed,
-        act_bytes=m * ((matrix.d_in + matrix.d_out) * numerics.activation_bytes),
+        weight_bytes_max=streamed,
+        act_bytes=m * (matrix.n * (matrix.d_in + matrix.d_out) * numerics.activation_bytes),
         store_dtype=numerics.store(matrix.role).name,
         compute_dtype=numerics.compute(matrix.role),
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -11,7 +13,7 @@ from roofline.answers.levers import decode_limit, levers, ways_to_fit
 H100 = rl.hardware("h100-sxm-80gb")
 LLAMA = rl.model("llama-3.1-8b")
 D = rl.Deployment(model=LLAMA, hardware=H100)
-SHAPE = {"prompt_tokens": 2048, "output_tokens": 256, "batch": 8}
+SHAPE: dict[str, Any] = {"prompt_tokens": 2048, "output_tokens": 256, "batch": 8}
 
 
 def test_a_format_lever_is_the_prediction_with_that_format() -> None:

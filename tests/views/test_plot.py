@@ -19,7 +19,8 @@ from matplotlib.axes import Axes
 from matplotlib.text import Text
 
 from roofline.answers.memory import memory
-from roofline.answers.phases import decode, predict, prefill
+from roofline.answers.phases import decode, prefill
+from roofline.answers.prediction import predict
 from roofline.errors import SpecError
 from roofline.specs.catalog import hardware, hardware_ids, model
 from roofline.specs.deployment import Deployment

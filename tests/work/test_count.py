@@ -89,7 +89,7 @@ def test_every_count_agrees_with_a_counter_written_by_the_book(spec: Spec, step:
 def test_a_pass_streams_all_it_holds_but_the_tables_it_looks_rows_up_in(model: rl.Model, like: rl.Seqs) -> None:
     """Footprint and pass are counted apart; no tensor may be in one and not in the other."""
     ledger = rl.count(model, rl.Seqs(n_seq=like.n_seq, n_new=like.n_new, n_past=like.n_past))
-    table = 0 if model.head.tied else 2 * model.d_embedding * model.vocab_size
+    table = 0 if model.head is not None and model.head.tied else 2 * model.d_embedding * model.vocab_size
     positions = 2 * model.d_model * (model.positions.rows or 0)
     row = 2 * (model.d_embedding + (model.d_model if model.positions.rows else 0))
     assert ledger.weight_bytes == ledger.resident_bytes - table - positions + row * ledger.n_tokens
@@ -180,7 +180,7 @@ def test_layers_of_a_pattern_are_told_apart_by_their_window() -> None:
 
 @pytest.mark.parametrize("kernel", ["flash", "eager"])
 def test_a_window_of_one_sees_nothing_but_the_token_itself(kernel: Any) -> None:
-    mixer = {"n_heads": 2, "n_kv_heads": 1, "d_head": 8, "window": 1}
+    mixer = {"kind": "attention", "n_heads": 2, "n_kv_heads": 1, "d_head": 8, "window": 1}
     model = as_model(
         {
             "id": "x",
@@ -189,7 +189,7 @@ def test_a_window_of_one_sees_nothing_but_the_token_itself(kernel: Any) -> None:
             "d_model": 16,
             "vocab_size": 10,
             "max_context_tokens": 10,
-            "layers": ({"layers": ({"mixer": mixer, "ffn": {"d_ff": 4}},)},),
+            "layers": ({"layers": ({"mixer": mixer, "ffn": {"kind": "dense", "d_ff": 4}},)},),
         }
     )
     (core,) = (

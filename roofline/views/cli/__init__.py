@@ -25,7 +25,7 @@ COMMANDS = {
     "memory": "memory",
     "plot": "plot",
     "hardware": "catalogue",
-    "models": "catalogue",
+    "models": "models",
     "validate": "catalogue",
 }
 """Every command, and the module of this package it lives in."""

@@ -1,4 +1,4 @@
-"""`roofline hardware`, `roofline models`, `roofline validate`: what is in the catalogue, and what is wrong with a file."""
+"""`roofline hardware` and `roofline validate`: the chips of the catalogue, and what is wrong with a file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 from pydantic import ValidationError
 
-from roofline.errors import SpecError
+from roofline.errors import RooflineError, SpecError
 from roofline.specs import catalog
 from roofline.specs.hardware import Hardware
 from roofline.specs.model import Model
@@ -19,7 +19,7 @@ from roofline.specs.record import explain_validation
 from roofline.units import format_bytes, format_si
 from roofline.views.cli.common import Json, Search, print_json, print_table, say, table
 
-__all__ = ["hardware", "models", "validate"]
+__all__ = ["hardware", "readable", "validate"]
 
 S = TypeVar("S", Hardware, Model)
 
@@ -36,7 +36,7 @@ def hardware(
         chip = catalog.hardware(name, search=search or ())
         _show_chip(chip) if not json else print_json("hardware", {"hardware": chip.model_dump(mode="json")})
         return
-    chips = list(_readable(catalog.hardware_ids(search=search or ()), partial(catalog.hardware, search=search or ())))
+    chips = list(readable(catalog.hardware_ids(search=search or ()), partial(catalog.hardware, search=search or ())))
     if json:
         print_json("hardware-list", {"hardware": [_chip_row(c) for c in chips]})
         return
@@ -57,7 +57,7 @@ def hardware(
     say(f"\n{len(chips)} chips; rates are dense and rated. roofline hardware NAME shows one with its sources.")
 
 
-def _readable(names: Iterable[str], read: Callable[[str], S]) -> Iterator[S]:
+def readable(names: Iterable[str], read: Callable[[str], S]) -> Iterator[S]:
     """The specs of these names; a broken file of one's own is said on stderr, and hides no other."""
     for name in names:
         try:
@@ -136,70 +136,14 @@ def _lines(chip: Hardware) -> list[str]:
     return lines
 
 
-def models(
-    name: Annotated[
-        str | None, typer.Argument(help="A model to show; without one, all are listed.", show_default=False)
-    ] = None,
-    json: Json = False,
-    search: Search = None,
-) -> None:
-    """List the models, or show one's layers and parameters."""
-    if name is not None:
-        spec = catalog.model(name, search=search or ())
-        _show_model(spec) if not json else print_json(
-            "model", {"model": spec.model_dump(mode="json"), "n_params": spec.n_params}
-        )
-        return
-    specs = list(_readable(catalog.model_ids(search=search or ()), partial(catalog.model, search=search or ())))
-    if json:
-        print_json(
-            "model-list",
-            {"models": [{"id": s.id, "name": s.name, "n_params": s.n_params, "n_layers": s.n_layers} for s in specs]},
-        )
-        return
-    rows = table("parameters", "layers", "width", "heads", "KV heads", "window", "max context", "<dtype", first="model")
-    for s in specs:
-        mixers = [layer.mixer for _, layer in s.layer_kinds()]
-        windows = sorted({m.window for m in mixers if m.window is not None})
-        rows.add_row(
-            s.id, f"{s.n_params:,}", str(s.n_layers), f"{s.d_model:,}", str(mixers[0].n_heads), str(mixers[0].n_kv_heads),
-            "/".join(f"{w:,}" for w in windows) or "–", f"{s.max_context_tokens:,}", s.dtype,
-        )  # fmt: skip
-    print_table(rows, spare=("dtype", "width", "heads", "layers", "window", "KV heads"))
-    say(f"\n{len(specs)} models. roofline models NAME shows one.")
-
-
-def _show_model(s: Model) -> None:
-    say(f"{s.name}   ({', '.join([s.id, *s.aliases])})")
-    say(f"{s.n_params:,} parameters, {s.n_layers} layers, width {s.d_model:,}, vocabulary {s.vocab_size:,}, {s.dtype}")
-    say()
-    rows = table("×", "<mixer", "<FFN", "parameters", first="layer")
-    for index, (repeat, layer) in enumerate(s.layer_kinds()):
-        m, f = layer.mixer, layer.ffn
-        kind = "MHA" if m.n_heads == m.n_kv_heads else "MQA" if m.n_kv_heads == 1 else "GQA"
-        window = "" if m.window is None else f", window {m.window:,}"
-        n_params = (
-            sum(x.n_params for x in layer.matrices(s.d_model))
-            + layer.n_norms * s.norm.n_params(s.d_model)
-            + m.n_norm_params
-        )
-        rows.add_row(
-            str(index), str(repeat), f"{kind} {m.n_heads}/{m.n_kv_heads} heads of {m.d_head}{window}",
-            f"{'gated' if f.gated else 'plain'} {f.d_ff:,}{', parallel' if layer.parallel else ''}", f"{n_params:,}",
-        )  # fmt: skip
-    print_table(rows)
-    head = "tied to the embedding" if s.head.tied else "its own"
-    say(f"\nhead {head}; positions {s.positions.kind}; context up to {s.max_context_tokens:,}")
-    say(f"source: {s.source}" if s.source else "no source given")
-    if s.notes:
-        say(s.notes)
-
-
 def validate(
-    files: Annotated[list[Path], typer.Argument(help="YAML files of chips or models.", show_default=False)],
+    files: Annotated[
+        list[Path],
+        typer.Argument(help="YAML files of chips or models; config.json or .gguf files.", show_default=False),
+    ],
     json: Json = False,
 ) -> None:
-    """Check YAML files of your own.
+    """Check files of your own.
 
     Says everything that is wrong or missing, and where.
     """
@@ -220,6 +164,8 @@ def validate(
 
 
 def _problems(path: Path) -> tuple[list[str], list[str]]:
+    if path.suffix.lower() in (".json", ".gguf") or path.is_dir():
+        return _problems_of_a_checkpoint(path)
     try:
         data = catalog.load_yaml(path)
     except SpecError as error:
@@ -235,3 +181,11 @@ def _problems(path: Path) -> tuple[list[str], list[str]]:
         links = [f"links.{n}" for n in ("scale_up", "scale_out", "host") if getattr(made.links, n) is None]
         return [], soft + [f"{name} (optional)" for name in absent + links]
     return [], [] if made.source else ["source (where the shapes come from)"]
+
+
+def _problems_of_a_checkpoint(path: Path) -> tuple[list[str], list[str]]:
+    """A `config.json` or a `.gguf`: whether it is read, and which keys it leaves to its family's defaults."""
+    try:
+        return [], list(catalog.model(path).assumed)
+    except RooflineError as error:
+        return [str(error).removeprefix(f"{path}: ")], []

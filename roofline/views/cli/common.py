@@ -21,16 +21,32 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 __all__ = [
-    "Activations", "Attention", "Batch", "Check", "Chips", "Context", "Engine", "Head", "Json", "Kv", "ModelName", "Output",
-    "Prompt", "Search", "Weights", "build", "print_json", "print_table", "say", "speak_ascii_where_needed", "table", "whole",
+    "Activations", "Attention", "Batch", "Check", "Chips", "Context", "Engine", "Head", "ImageSize", "Images", "Json", "Kv",
+    "ModelName", "Output", "Prompt", "Search", "Source", "Weights", "build", "print_json", "print_table", "say", "sides",
+    "speak_ascii_where_needed", "table", "whole",
 ]  # fmt: skip
 
-ModelName = Annotated[str, typer.Argument(help="A model: name, alias or path to a YAML file.", show_default=False)]
+ModelName = Annotated[
+    str,
+    typer.Argument(
+        help="A model: name, alias, or path to a YAML file, config.json, its folder, or .gguf.", show_default=False
+    ),
+]
 Chips = Annotated[
     list[str], typer.Argument(help="One chip or several: name, alias, name:64GB, or a path.", show_default=False)
 ]
 Prompt = Annotated[str, typer.Option("--prompt", "-p", help="Prompt tokens of each request.")]
-Output = Annotated[str, typer.Option("--output", "-o", help="Tokens to generate for each request.")]
+Output = Annotated[
+    str | None,
+    typer.Option("--output", "-o", help="Tokens to generate for each request.  [default: 256; an encoder: 0]"),
+]
+Images = Annotated[
+    str, typer.Option(help="Images in each prompt; the vision tower's work and their tokens are counted.")
+]
+ImageSize = Annotated[str, typer.Option(help="Their size in pixels, height x width.")]
+Source = Annotated[
+    str | None, typer.Option(help="Tokens its encoder or tower gave to attend to, of a model with cross-attention.")
+]
 Context = Annotated[str, typer.Option("--context", "-c", help="Tokens each sequence has in the cache.")]
 Batch = Annotated[str, typer.Option("--batch", "-b", help="Requests running together.")]
 Weights = Annotated[
@@ -68,6 +84,19 @@ def whole(text: str, *, name: str, least: int = 1, most: float = 1e12) -> int:
     if not least <= value <= most:
         raise SpecError(f"{name}: expected {least} to {most:,.0f}, got {text}")
     return value
+
+
+def sides(text: str) -> tuple[int, int]:
+    """An image's height and width as people type them: 1024x768.
+
+    >>> sides("1024x768")
+    (1024, 768)
+    """
+    height, _, width = text.lower().replace("×", "x").partition("x")
+    try:
+        return whole(height, name="--image-size", most=1e6), whole(width, name="--image-size", most=1e6)
+    except SpecError:
+        raise SpecError(f"--image-size: expected height x width in pixels such as 1024x768, got {text!r}") from None
 
 
 def build(

@@ -17,17 +17,21 @@ from roofline.views.cli.common import (
     Attention,
     Batch,
     Head,
+    Images,
+    ImageSize,
     Json,
     Kv,
     ModelName,
     Prompt,
     Search,
+    Source,
     Weights,
     beyond_context,
     build,
     print_json,
     print_table,
     say,
+    sides,
     table,
     whole,
 )
@@ -44,6 +48,9 @@ def explain(
         str | None, typer.Option("--context", "-c", help="Cached tokens decode sees.  [default: the prompt]")
     ] = None,
     batch: Batch = "1",
+    images: Images = "0",
+    image_size: ImageSize = "1024x1024",
+    source: Source = None,
     phase: Annotated[str, typer.Option(help="prefill, decode or both.")] = "both",
     attention: Attention = "flash",
     exact: Annotated[bool, typer.Option("--exact", help="Whole numbers of FLOPs and bytes, of one layer.")] = False,
@@ -67,17 +74,25 @@ def explain(
     past = n_prompt if context is None else whole(context, name="--context", least=0)
     if not json:
         longest = max(n_prompt if phase != "decode" else 0, past + 1 if phase != "prefill" else 0)
-        for note in [f"note: {sentence}" for sentence in d.said()] + beyond_context(d.model, longest):
+        assumed = [f"assumed: {line}" for line in d.model.assumed]
+        for note in [f"note: {sentence}" for sentence in d.said()] + beyond_context(d.model, longest) + assumed:
             say(note)
     passes: dict[str, Timing] = {}
     if phase != "decode":
-        passes["prefill"] = prefill(d, prompt_tokens=n_prompt, batch=n_seq, attention=attention)  # type: ignore[arg-type]
-    if phase != "prefill":
-        passes["decode"] = decode(d, context_tokens=past, batch=n_seq, attention=attention)  # type: ignore[arg-type]
+        passes["prefill"] = prefill(
+            d, prompt_tokens=n_prompt, batch=n_seq, images=whole(images, name="--images", least=0, most=1e6),
+            image_size=sides(image_size), attention=attention,  # type: ignore[arg-type]
+        )  # fmt: skip
+    if phase != "prefill" and d.model.generates:
+        memory = None if source is None else whole(source, name="--source", least=0)
+        passes["decode"] = decode(
+            d, context_tokens=past, batch=n_seq, memory_tokens=memory, attention=attention,  # type: ignore[arg-type]
+        )  # fmt: skip
     if json:
         print_json(
             "explain",
-            {"model": d.model.id, "hardware": d.hardware.id} | {k: list(_products(t)) for k, t in passes.items()},
+            {"model": d.model.id, "hardware": d.hardware.id, "assumed": list(d.model.assumed)}
+            | {k: list(_products(t)) for k, t in passes.items()},
         )
         return
     for name, t in passes.items():
@@ -88,8 +103,10 @@ def explain(
 
 
 def _products(t: Timing) -> Iterator[dict[str, Any]]:
-    """The rows of the pass, a fused attention as its two products."""
+    """The rows of the pass, a fused attention as its two products; none for what the pass does not touch."""
     for row in t.by_op():
+        if not row["streamed_bytes"]:
+            continue
         if not row["products"]:
             yield row | {"weight_intensity": _ratio(row["flops"] + row["extra_flops"], row["weight_bytes"])}
             continue

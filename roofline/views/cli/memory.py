@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 import typer
 
-from roofline.answers.memory import Memory, kv_bytes
+from roofline.answers.memory import Memory, kv_bytes, state_bytes
 from roofline.answers.memory import memory as memory_of
 from roofline.errors import SpecError
 from roofline.specs import catalog
 from roofline.specs.deployment import Deployment
+from roofline.specs.model import Model
 from roofline.specs.precision import Precision
 from roofline.units import format_bytes
 from roofline.views.cli.common import (
@@ -23,6 +25,7 @@ from roofline.views.cli.common import (
     Kv,
     ModelName,
     Search,
+    Source,
     Weights,
     beyond_context,
     build,
@@ -40,6 +43,7 @@ def kv(
     model: ModelName,
     context: Context = "8192",
     batch: Batch = "1",
+    source: Source = None,
     kv: Kv = None,
     policy: Annotated[
         str, typer.Option(help="window (what the mathematics needs) or allocated (full length).")
@@ -53,31 +57,50 @@ def kv(
     if policy not in ("window", "allocated"):
         raise SpecError(f"--policy: expected window or allocated, got {policy!r}")
     numerics = Precision(kv=kv).of(spec)
-    held = float(kv_bytes(spec, context_tokens=tokens, batch=n_seq, kv=kv, policy=policy))  # type: ignore[arg-type]
-    each = float(kv_bytes(spec, context_tokens=1, kv=kv))
+    outputs = None if source is None else whole(source, name="--source", least=0)
+    sized = partial(kv_bytes, spec, batch=n_seq, policy=policy, memory_tokens=outputs)  # type: ignore[arg-type]
+    held = float(sized(context_tokens=tokens, kv=kv))
+    each = float(sized(context_tokens=1, kv=kv) - sized(context_tokens=0, kv=kv)) / n_seq
+    state = float(state_bytes(spec, batch=n_seq, policy=policy))  # type: ignore[arg-type]
     if json:
         print_json(
             "kv",
             {"model": spec.id, "kv": numerics.kv.name, "policy": policy, "context_tokens": tokens, "batch": n_seq,
-             "kv_bytes": held, "kv_bytes_per_token": each},
+             "kv_bytes": held, "kv_bytes_per_token": each, "state_bytes": state},
         )  # fmt: skip
         return
     say(f"{spec.id}   {numerics.kv.name} cache   {n_seq:,} × {tokens:,} tokens")
     say()
     say(f"KV cache    {format_bytes(held, digits=5)}   ({held:,.0f} B)")
     say(f"a token     {format_bytes(each, digits=5)}   (of one sequence, while no window is full)")
+    if state:
+        say(f"state       {format_bytes(state, digits=5)}   (of recurrent layers, whatever the context)")
     for note in beyond_context(spec, tokens):
         say(note)
     rows = table(*(f"{c:,}" for c in _ladder(tokens)), first="context")
     for name in dict.fromkeys([numerics.kv.name, "bf16", "fp8", "q8_0", "q4_0"]):
-        sizes = (float(kv_bytes(spec, context_tokens=c, batch=n_seq, kv=name, policy=policy)) for c in _ladder(tokens))  # type: ignore[arg-type]
+        sizes = (float(sized(context_tokens=c, kv=name)) for c in _ladder(tokens))
         rows.add_row(name, *(format_bytes(s) for s in sizes))
     say()
     print_table(rows)
-    windowed = [layer.mixer.window for _, layer in spec.layer_kinds() if layer.mixer.window is not None]
-    if windowed and tokens > min(windowed) and policy == "window":
-        n_windowed = sum(n for n, layer in spec.layer_kinds() if layer.mixer.window is not None)
-        say(f"\n{n_windowed} of {spec.n_layers} layers see a window of {min(windowed):,} tokens and hold no more.")
+    for sentence in _who_caches(spec, tokens, policy):
+        say(sentence)
+
+
+def _who_caches(spec: Model, tokens: int, policy: str) -> list[str]:
+    """Which layers hold less than the whole context, in sentences."""
+    kinds = spec.layer_kinds()
+    mixers = [(n, mixer) for n, layer in kinds for mixer in layer.mixers]
+    windows = {w: sum(n for n, mixer in mixers if getattr(mixer, "window", None) == w) for w in spec.windows}
+    said = [
+        f"{n} of {spec.n_layers} layers see {w:,} tokens and hold no more."
+        for w, n in windows.items()
+        if tokens > w and policy == "window"
+    ]
+    n_recurrent = sum(n for n, mixer in mixers if hasattr(mixer, "state_elements"))
+    if n_recurrent:
+        said.append(f"{n_recurrent} of {spec.n_layers} layers keep a state of fixed size.")
+    return ["", *said] if said else []
 
 
 def _ladder(tokens: int) -> list[int]:
@@ -92,6 +115,7 @@ def memory(
     weights: Weights = None,
     kv: Kv = None,
     head: Head = None,
+    source: Source = None,
     json: Json = False,
     check: Check = False,
     search: Search = None,
@@ -101,8 +125,9 @@ def memory(
     Weights and cache against the chip: the largest batch, the longest context.
     """
     tokens, n_seq = whole(context, name="--context", least=0), whole(batch, name="--batch")
+    outputs = None if source is None else whole(source, name="--source", least=0)
     deployments = build(model, hardware, weights=weights, kv=kv, head=head, search=search)
-    answers = [(d, memory_of(d, context_tokens=tokens, batch=n_seq)) for d in deployments]
+    answers = [(d, memory_of(d, context_tokens=tokens, batch=n_seq, memory_tokens=outputs)) for d in deployments]
     if json:
         listed = [
             {"model": d.model.id, "hardware": d.hardware.id, "weights": d.numerics.weights.name, "kv": d.numerics.kv.name,
@@ -122,7 +147,8 @@ def memory(
         )
         for d, m in answers:
             fits = "yes" if m.fits else f"no, {format_bytes(float(m.short_by_bytes))} over"
-            sizes = (m.weight_bytes, float(m.kv_bytes), float(m.used_bytes), m.capacity_bytes)
+            kept = float(m.kv_bytes) + float(m.state_bytes)
+            sizes = (m.weight_bytes, kept, float(m.used_bytes), m.capacity_bytes)
             rows.add_row(
                 d.hardware.id,
                 *(format_bytes(s) for s in sizes),

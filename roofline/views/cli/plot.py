@@ -50,7 +50,7 @@ def plot(
     if kind not in KINDS:
         raise SpecError(f"plot: expected {' or '.join(KINDS)}, got {kind!r}{did_you_mean(kind, KINDS)}")
     deployments = build(model, hardware, weights=weights, kv=kv, engine=engine, search=search)
-    n_prompt, n_out = whole(prompt, name="--prompt"), whole(output, name="--output", most=1e7)
+    n_prompt, n_out = whole(prompt, name="--prompt"), whole(output or "256", name="--output", most=1e7)
     n_seq = whole(batch, name="--batch")
     from roofline.views import plot as draw
 

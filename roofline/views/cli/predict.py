@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from roofline.answers.levers import Lever, decode_limit, levers, ways_to_fit
-from roofline.answers.phases import Prediction, prefill
-from roofline.answers.phases import predict as predict_request
+from roofline.answers.phases import prefill
+from roofline.answers.prediction import Prediction
+from roofline.answers.prediction import predict as predict_request
 from roofline.num import Num
+from roofline.specs.ffns import Moe
+from roofline.specs.model import Model
 from roofline.timing.clock import Timing
 from roofline.units import format_bytes, format_si
 from roofline.views.cli.common import (
@@ -20,6 +23,8 @@ from roofline.views.cli.common import (
     Chips,
     Engine,
     Head,
+    Images,
+    ImageSize,
     Json,
     Kv,
     ModelName,
@@ -32,6 +37,7 @@ from roofline.views.cli.common import (
     print_json,
     print_table,
     say,
+    sides,
     table,
     whole,
 )
@@ -48,8 +54,10 @@ def predict(
     model: ModelName,
     hardware: Chips,
     prompt: Prompt = "2048",
-    output: Output = "256",
+    output: Output = None,
     batch: Batch = "1",
+    images: Images = "0",
+    image_size: ImageSize = "1024x1024",
     weights: Weights = None,
     kv: Kv = None,
     activations: Activations = None,
@@ -67,12 +75,18 @@ def predict(
     deployments = build(
         model, hardware, weights=weights, kv=kv, activations=activations, head=head, engine=engine, search=search
     )
-    shape = {
-        "prompt_tokens": whole(prompt, name="--prompt"),
-        "output_tokens": whole(output, name="--output", most=1e7),
-        "batch": whole(batch, name="--batch"),
-    }
-    predictions = [predict_request(d, **shape) for d in deployments]
+    usual = "256" if deployments[0].model.generates else "0"
+    predictions = [
+        predict_request(
+            d,
+            prompt_tokens=whole(prompt, name="--prompt"),
+            output_tokens=whole(output or usual, name="--output", least=0, most=1e7),
+            batch=whole(batch, name="--batch"),
+            images=whole(images, name="--images", least=0, most=1e6),
+            image_size=sides(image_size),
+        )
+        for d in deployments
+    ]
     if plot is not None:
         _draw(predictions, plot)
         if not json:
@@ -116,7 +130,7 @@ def _one(p: Prediction) -> None:
 
 
 def _notes(p: Prediction) -> list[str]:
-    d, tokens = p.deployment, int(p.prompt_tokens) + p.output_tokens - 1
+    d, tokens = p.deployment, int(max(p.prompt_tokens, p.request.n_new)) + max(p.output_tokens - 1, 0)
     return [f"note: {sentence}" for sentence in d.said()] + beyond_context(d.model, tokens)
 
 
@@ -125,20 +139,32 @@ def _identity(p: Prediction, *, with_chip: bool = True) -> str:
     requests = "1 request" if p.batch == 1 else f"{p.batch:,.0f} requests"
     formats = f"{n.weights.name} weights, {n.kv.name} KV"
     chip = f" on {d.n_chips} × {d.hardware.id}" if with_chip else ""
-    return f"{d.model.id}{chip}   {formats}   {requests}, {p.prompt_tokens:,.0f} in / {p.output_tokens:,} out"
+    seen = _images(p)
+    return f"{d.model.id}{chip}   {formats}   {requests}, {p.prompt_tokens:,.0f}{seen} in / {p.output_tokens:,} out"
+
+
+def _images(p: Prediction) -> str:
+    """What images add to the prompt."""
+    if not p.images:
+        return ""
+    many = "1 image" if p.images == 1 else f"{p.images:,.0f} images"
+    size, tokens = f"{p.image_size[0]:,} × {p.image_size[1]:,}", p.request.n_new - p.prompt_tokens
+    return f" + {many} of {size} ({tokens or p.request.n_memory:,.0f} tokens)"
 
 
 def _phases(p: Prediction) -> Table:
     rows = table("ideal", "floor", "<binds", "FLOP/B", "ridge", "of peak", "of BW")
     t = p.prefill
     everyone = "" if p.batch == 1 else f" (all {p.batch:,.0f})"
-    rows.add_row(f"TTFT{everyone}", *_time_cells(p.ttft_s, p.ttft_floor_s), *_roof_cells(t))
+    first = "TTFT" if p.deployment.model.generates else "Encoding"
+    rows.add_row(f"{first}{everyone}", *_time_cells(p.ttft_s, p.ttft_floor_s), *_roof_cells(t))
     if p.batch > 1:
-        alone = prefill(p.deployment, prompt_tokens=p.prompt_tokens)
+        alone = prefill(p.deployment, prompt_tokens=p.prompt_tokens, images=p.images, image_size=p.image_size)
         rows.add_row("  one prompt alone", *_time_cells(alone.seconds, alone.floor_s), *_roof_cells(alone))
     if p.decode is not None:
         rows.add_row("TPOT", *_time_cells(p.tpot_s, p.tpot_floor_s), *_roof_cells(p.decode))
-    rows.add_row("Whole request", *_time_cells(p.e2e_s, p.e2e_floor_s), "", "", "", "", "")
+    if p.deployment.model.generates:
+        rows.add_row("Whole request", *_time_cells(p.e2e_s, p.e2e_floor_s), "", "", "", "", "")
     return rows
 
 
@@ -178,25 +204,49 @@ def _facts(p: Prediction) -> list[tuple[str, str]]:
         user, everyone = three(p.tokens_per_s_per_user), three(p.tokens_per_s)
         lines.append(("Speed", f"{user} tok/s per user, {everyone} tok/s in all while decoding"))
         lines.append(("Decode step", _traffic(p.decode)))
+        lines.extend(("", sentence) for sentence in _experts(p.decode, p.deployment.model))
     verdict = "fits" if m.fits else f"does not fit: {format_bytes(float(m.short_by_bytes))} over"
     parts = f"weights {format_bytes(m.weight_bytes)}, KV cache {format_bytes(float(m.kv_bytes))}"
+    parts += f", recurrent state {format_bytes(float(m.state_bytes))}" if m.state_bytes else ""
     most = f"{m.max_context_tokens:,.0f} tokens each at this batch"
     whose = " (the model's limit)" if m.max_context_tokens == p.deployment.model.max_context_tokens else ""
     room = f"room for {m.max_batch:,.0f} such requests, or {most}{whose}"
+    if not p.deployment.model.generates:
+        return [
+            *lines,
+            (
+                "Memory",
+                f"{format_bytes(m.weight_bytes)} of {format_bytes(m.capacity_bytes)} ({verdict}): weights, no cache",
+            ),
+        ]
     held = f"{format_bytes(float(m.used_bytes))} of {format_bytes(m.capacity_bytes)}"
     lines.append(("Memory", f"{held} ({verdict}): {parts}"))
     lines.append(("", f"KV {format_bytes(m.kv_bytes_per_token)} a token; {room}"))
     return lines
 
 
+def _experts(decode: Timing, model: Model) -> list[str]:
+    """How many experts a decode step reads: expected, and between which bounds."""
+    rows = [row for row in decode.by_op() if row["kind"] == "expert"]
+    found = next((layer.ffn for _, layer in model.layer_kinds() if isinstance(layer.ffn, Moe)), None)
+    if not rows or found is None:
+        return []
+    one = float(rows[0]["weight_bytes_min"]) / found.n_active_experts
+    touched, most = (float(rows[0][k]) / one for k in ("weight_bytes", "weight_bytes_max"))
+    bounds = f"at least {found.n_active_experts}, at most {most:,.0f}"
+    return [f"reads {three(touched)} of {found.n_experts} experts a layer, as uniform routing would ({bounds})"]
+
+
 def _traffic(decode: Timing) -> str:
-    by = {"weights": 0.0, "KV": 0.0, "activations": 0.0}
+    by = {"weights": 0.0, "KV": 0.0, "state": 0.0, "activations": 0.0}
     for row in decode.by_op():
         by["weights"] += float(row["weight_bytes"])
         by["KV"] += float(row["kv_read_bytes"] + row["kv_write_bytes"])
+        by["state"] += float(row["state_bytes"])
         by["activations"] += float(row["act_bytes"])
     total = sum(by.values())
-    parts = ", ".join(f"{name} {format_si(value, 'B')} ({percent(value / total)})" for name, value in by.items())
+    told = {name: value for name, value in by.items() if value or name != "state"}
+    parts = ", ".join(f"{name} {format_si(value, 'B')} ({percent(value / total)})" for name, value in told.items())
     return f"moves {format_si(total, 'B')}: {parts}"
 
 
@@ -247,8 +297,10 @@ def _change(after: float, before: Num) -> str:
 
 def _asymptote(p: Prediction) -> str:
     """Where batching leads: weights are shared by ever more sequences, caches by none."""
-    context = float(p.prompt_tokens) + (p.output_tokens - 2) / 2
-    limit: float = decode_limit(p.deployment, context_tokens=context)
+    context = float(p.request.n_new) + (p.output_tokens - 2) / 2
+    remembers = any(t.feeds == "memory" for t in p.deployment.model.towers)
+    memory_tokens = p.request.n_memory if remembers else None
+    limit: float = decode_limit(p.deployment, context_tokens=context, memory_tokens=memory_tokens)
     ridge = p.prefill.ridge
     tends = f"As the batch grows, decode's intensity at this context tends to {three(limit)} FLOP/B"
     if limit < ridge:

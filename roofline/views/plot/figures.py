@@ -6,11 +6,15 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from roofline.answers.phases import Comparison, Prediction
+from roofline.answers.prediction import Comparison, Prediction
 from roofline.errors import SpecError
 from roofline.specs.deployment import Deployment
+from roofline.specs.hardware import Hardware
+from roofline.specs.model import Model
 from roofline.views.plot import words
 from roofline.views.plot.compose import Headline, Panel, axes_given, compose
+from roofline.views.plot.growth_axes import draw_growth, growth_alt, growth_line, growth_title, letter_growth
+from roofline.views.plot.growth_points import growth
 from roofline.views.plot.latency_axes import draw_tpot, draw_ttft, letter_tpot, letter_ttft
 from roofline.views.plot.latency_points import TpotLines, TtftCurve, tpot_lines, ttft_curve
 from roofline.views.plot.request import Request, Subject, subjects
@@ -22,7 +26,7 @@ from roofline.views.plot.theme import Look, size_named, styled, theme_named
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["latency", "roofline", "tpot_vs_batch", "ttft_vs_prompt"]
+__all__ = ["kv_growth", "latency", "roofline", "tpot_vs_batch", "ttft_vs_prompt"]
 
 ThemeName = Literal["light", "dark"]
 SizeName = Literal["page", "column", "slide"]
@@ -233,6 +237,51 @@ def tpot_vs_batch(
     given = axes_given(ax, 1)
     subject, request = _one(deployment, prompt_tokens=None, batch=batch)
     return _alone(_tpot_panel(tpot_lines(subject, request, context_tokens)), given, look)
+
+
+def kv_growth(
+    models: Model | Sequence[Model],
+    *,
+    hardware: Hardware | Sequence[Hardware] = (),
+    batch: Any = 1,
+    kv: str = "bf16",
+    ax: Axes | None = None,
+    theme: ThemeName = "light",
+    size: SizeName = "page",
+) -> Axes:
+    """What sequences keep of their context, model by model: windows bend, latents lie low, hybrids start high and stay flat.
+
+    Parameters
+    ----------
+    models : Model, or up to 12 of them
+        A line each, from 128 tokens to the longest context it is made for.
+    hardware : Hardware, or several
+        A level each: all of its memory.
+    batch : int
+        Sequences [1].
+    kv : str
+        Format of the cache; recurrent state keeps its own dtype.
+    ax, theme, size
+        As in `roofline`.
+
+    Returns
+    -------
+    Axes
+        With `roofline_data` and `roofline_alt`.
+    """
+    look = Look(theme=theme_named(theme), size=size_named(size))
+    given = axes_given(ax, 1)
+    shown = growth(models, hardware=hardware, batch=batch, kv=kv)
+    panel = Panel(
+        title=growth_title(shown),
+        short=growth_title(shown),
+        line=growth_line(shown),
+        frame=shown.to_frame(),
+        alt=growth_alt(shown),
+        draw=lambda axes, look: draw_growth(axes, shown, look),
+        letter=lambda axes, look: letter_growth(axes, shown, look),
+    )
+    return _alone(panel, given, look)
 
 
 def _alone(panel: Panel, given: tuple[Any, ...], look: Look) -> Axes:

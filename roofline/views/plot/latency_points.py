@@ -103,7 +103,8 @@ class TpotLines:
 def ttft_curve(deployment: Deployment, request: Request) -> TtftCurve:
     """TTFT of `batch` prompts in one pass, up to the longest that fits."""
     batch, asked = request.batch, request.prompt_tokens
-    longest = float(memory(deployment, context_tokens=asked, batch=batch).max_context_tokens)
+    held = memory(deployment, context_tokens=asked, batch=batch, memory_tokens=request.memory_tokens)
+    longest = float(held.max_context_tokens)
     prompts = _whole_steps(min(FIRST_PROMPT, asked), max(longest, asked), asked)
     timing = prefill(deployment, prompt_tokens=prompts, batch=batch)
     at = prefill(deployment, prompt_tokens=asked, batch=batch)
@@ -135,8 +136,8 @@ def _knee(deployment: Deployment, prompts: Floats, bound: NDArray[np.str_], batc
 def tpot_lines(deployment: Deployment, request: Request, contexts: Any = None) -> TpotLines:
     """A decode pass at each context, over every batch that fits."""
     wanted = _usual_contexts(deployment, request) if contexts is None else _contexts(contexts)
-    lines = tuple(_line(deployment, context, request.batch) for context in wanted)
-    at = decode(deployment, context_tokens=wanted[0], batch=request.batch)
+    lines = tuple(_line(deployment, context, request) for context in wanted)
+    at = decode(deployment, context_tokens=wanted[0], batch=request.batch, memory_tokens=request.memory_tokens)
     return TpotLines(deployment=deployment, lines=lines, asked=request.batch, asked_s=float(at.seconds))
 
 
@@ -144,7 +145,8 @@ def _usual_contexts(deployment: Deployment, request: Request) -> tuple[float, ..
     """The request's own context, then 4 and 16 times its prompt: those the model reads and a batch of one can hold."""
     prompt = request.prompt_tokens
     base = float(np.floor(request.context_tokens if request.context_tokens is not None else prompt))
-    longest = float(memory(deployment, context_tokens=base, batch=1.0).max_context_tokens)
+    held = memory(deployment, context_tokens=base, batch=1.0, memory_tokens=request.memory_tokens)
+    longest = float(held.max_context_tokens)
     return (base, *(c for c in (4.0 * prompt, 16.0 * prompt) if base < c <= longest))
 
 
@@ -155,10 +157,11 @@ def _contexts(given: Any) -> tuple[float, ...]:
     return tuple(dict.fromkeys(one_number(c, "context_tokens", low=0.0) for c in members))
 
 
-def _line(deployment: Deployment, context: float, asked: float) -> ContextLine:
-    full_at = float(memory(deployment, context_tokens=context, batch=1.0).max_batch)
+def _line(deployment: Deployment, context: float, request: Request) -> ContextLine:
+    asked, outputs = request.batch, request.memory_tokens
+    full_at = float(memory(deployment, context_tokens=context, batch=1.0, memory_tokens=outputs).max_batch)
     batches = _whole_steps(1.0, max(full_at, asked, SHOWN_ANYWAY), asked)
-    timing = decode(deployment, context_tokens=context, batch=batches)
+    timing = decode(deployment, context_tokens=context, batch=batches, memory_tokens=outputs)
     return ContextLine(
         context=context,
         batches=batches,

@@ -6,11 +6,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from roofline.answers.inputs import request as request_of
 from roofline.answers.memory import Memory, memory
-from roofline.answers.phases import Comparison, Prediction
+from roofline.answers.prediction import Comparison, Prediction
 from roofline.errors import SpecError
 from roofline.num import checked
 from roofline.specs.deployment import Deployment
+from roofline.specs.model import Model
 from roofline.work.step import MAX_TOKENS
 
 __all__ = ["Request", "Subject", "one_number", "subjects"]
@@ -25,7 +27,8 @@ class Request:
     """A static batch: `batch` prompts of `prompt_tokens`, and the context at which its decode pass is looked at.
 
     `context_tokens` is the mean over the decode passes of the answer, `longest_tokens` what the last of them leaves in
-    the cache. An answer of one token has no decode pass: both context and decode are none.
+    the cache. An answer of one token has no decode pass: both context and decode are none. `memory_tokens` is what an
+    encoder-decoder model attends to besides.
     """
 
     prompt_tokens: float
@@ -33,6 +36,7 @@ class Request:
     context_tokens: float | None
     longest_tokens: float
     batch: float
+    memory_tokens: float | None = None
 
     @property
     def said(self) -> str:
@@ -43,7 +47,9 @@ class Request:
 
     def memory_of(self, deployment: Deployment) -> Memory:
         """What the batch holds at its longest."""
-        return memory(deployment, context_tokens=self.longest_tokens, batch=self.batch)
+        return memory(
+            deployment, context_tokens=self.longest_tokens, batch=self.batch, memory_tokens=self.memory_tokens
+        )
 
 
 def _context(tokens: float) -> str:
@@ -85,15 +91,17 @@ def _pair(member: Any, asked: Mapping[str, Any], usual: Mapping[str, Any]) -> tu
     said = {name: value for name, value in asked.items() if value is not None}
     if isinstance(member, Prediction):
         own = {name: getattr(member, name) for name in ("prompt_tokens", "output_tokens", "batch")}
-        return member.deployment, _request(own | said)
+        return member.deployment, _request(own | said, member.deployment.model)
     if not isinstance(member, Deployment):
         raise SpecError(f"plot: expected a Deployment or a Prediction, got {member!r:.60}")
-    return member, _request(dict(usual) | said)
+    return member, _request(dict(usual) | said, member.model)
 
 
-def _request(said: Mapping[str, Any]) -> Request:
+def _request(said: Mapping[str, Any], model: Model) -> Request:
     prompt = one_number(said["prompt_tokens"], "prompt_tokens")
     batch = one_number(said["batch"], "batch")
+    asks = request_of(model, prompt_tokens=prompt)
+    remembers = any(t.feeds == "memory" for t in model.towers)
     if said.get("context_tokens") is not None:
         context = one_number(said["context_tokens"], "context_tokens", low=0.0)
         return Request(
@@ -102,15 +110,20 @@ def _request(said: Mapping[str, Any]) -> Request:
             context_tokens=context,
             longest_tokens=max(context, prompt),
             batch=batch,
+            memory_tokens=float(asks.n_memory) if remembers else None,
         )
+    if not model.generates:
+        return Request(prompt_tokens=prompt, output_tokens=0, context_tokens=None, longest_tokens=prompt, batch=batch)
     n_out = one_number(said["output_tokens"], "output_tokens")
     n_steps = n_out - 1.0
+    first = float(asks.n_new)
     return Request(
         prompt_tokens=prompt,
         output_tokens=int(n_out),
-        context_tokens=prompt + (n_steps - 1.0) / 2.0 if n_steps else None,
-        longest_tokens=prompt + n_steps,
+        context_tokens=first + (n_steps - 1.0) / 2.0 if n_steps else None,
+        longest_tokens=first + n_steps,
         batch=batch,
+        memory_tokens=float(asks.n_memory) if remembers else None,
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -189,8 +190,8 @@ def _decode_path(deployment: Deployment, request: Request) -> Path:
     context = request.context_tokens
     most = float(request.memory_of(deployment).max_batch)
     batches = _doublings(1.0, most, request.batch)
-    timing = decode(deployment, context_tokens=context, batch=batches)
-    limit = decode(deployment, context_tokens=context, batch=MAX_TOKENS).intensity
+    passes = partial(decode, deployment, context_tokens=context, memory_tokens=request.memory_tokens)
+    timing, limit = passes(batch=batches), passes(batch=MAX_TOKENS).intensity
     grid = {"batch": batches, "n_new": np.ones_like(batches), "n_past": np.full_like(batches, context)}
     points = _points(timing, batches, asked=request.batch, fits=batches <= most, grid=grid)
     return Path(phase="decode", swept="batch", points=points, limit=float(limit))

@@ -42,6 +42,8 @@ class Theme:
     grey: str
     prefill: str
     decode: str
+    kv: str
+    links: str
 
     def of(self, phase: str) -> str:
         """The colour of a phase."""
@@ -86,8 +88,26 @@ class Look:
 THEMES: Mapping[str, Theme] = {
     t.name: t
     for t in (
-        Theme(name="light", ground="#FFFFFF", ink="#111111", grey="#656565", prefill="#035AC0", decode="#B33201"),
-        Theme(name="dark", ground="#14161A", ink="#F5F5F5", grey="#94959B", prefill="#2187FC", decode="#D7642A"),
+        Theme(
+            name="light",
+            ground="#FFFFFF",
+            ink="#111111",
+            grey="#656565",
+            prefill="#035AC0",
+            decode="#B33201",
+            kv="#06A75C",
+            links="#6B0E75",
+        ),
+        Theme(
+            name="dark",
+            ground="#14161A",
+            ink="#F5F5F5",
+            grey="#94959B",
+            prefill="#2187FC",
+            decode="#D7642A",
+            kv="#11DD83",
+            links="#92499C",
+        ),
     )
 }
 SIZES: Mapping[str, Size] = {

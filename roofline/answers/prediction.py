@@ -1,0 +1,308 @@
+"""A whole request: TTFT, TPOT, end to end, speed and memory of a static batch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, overload
+
+import numpy as np
+
+from roofline.answers.inputs import IMAGE_SIZE, Request, request
+from roofline.answers.memory import Memory, memory
+from roofline.answers.phases import asked_for, decode, prefill
+from roofline.errors import SpecError, require, shown
+from roofline.num import Num, checked, whole
+from roofline.specs.deployment import Deployment
+from roofline.specs.model import Model
+from roofline.timing.clock import Timing
+from roofline.units import format_si
+from roofline.work.step import MAX_TOKENS
+
+__all__ = ["Comparison", "Prediction", "predict"]
+
+STEP_POINTS = 2_000_000
+MAX_OUTPUT_TOKENS = 10_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Prediction:
+    """One static batch from its prompts to its last tokens.
+
+    `prefill` is the pass over the prompts; `decode` the pass at the mean context, to place decode on the roofline (none
+    for one output token).
+    Times in seconds, rates per second; fields broadcast as the arguments did.
+    """
+
+    deployment: Deployment
+    prompt_tokens: Num
+    output_tokens: int
+    batch: Num
+    images: Any
+    image_size: tuple[int, int]
+    request: Request
+    prefill: Timing
+    decode: Timing | None
+    ttft_s: Num
+    ttft_floor_s: Num
+    ttft_bound: Any
+    tpot_s: Num | None
+    tpot_floor_s: Num | None
+    tpot_bound: Any
+    e2e_s: Num
+    e2e_floor_s: Num
+    memory: Memory
+
+    @property
+    def tokens_per_s_per_user(self) -> Num | None:
+        """1 / TPOT: how fast one user sees text [1/s]."""
+        return None if self.tpot_s is None else 1.0 / self.tpot_s
+
+    @property
+    def tokens_per_s(self) -> Num | None:
+        """B / TPOT: output tokens of all sequences while decoding [1/s]."""
+        return None if self.tpot_s is None else self.batch / self.tpot_s
+
+    @property
+    def tokens_per_s_per_chip(self) -> Num | None:
+        """The same over the chips of the replica [1/s]."""
+        total = self.tokens_per_s
+        return None if total is None else total / self.deployment.n_chips
+
+    def __repr__(self) -> str:
+        if isinstance(self.e2e_s, np.ndarray):
+            return f"Prediction(grid of {self.e2e_s.shape}, {self.deployment!r})"
+        tpot = "none" if self.tpot_s is None else format_si(float(self.tpot_s), "s")
+        times = f"TTFT {format_si(float(self.ttft_s), 's')}, TPOT {tpot}, E2E {format_si(float(self.e2e_s), 's')}"
+        return f"Prediction({times}, {self.deployment!r})"
+
+    @property
+    def exceeds_context(self) -> Any:
+        """Whether the positions of prompt and output (the last token takes none) are more than the model is made for."""
+        positions = np.maximum(self.prompt_tokens, self.request.n_new) + np.maximum(self.output_tokens - 1, 0)
+        exceeds = np.greater(positions, self.deployment.model.max_context_tokens)
+        return exceeds if isinstance(positions, np.ndarray) and positions.ndim else bool(exceeds)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Flat, SI, unit in the key: the JSON of the command line."""
+        d, t = self.deployment, self.decode
+        return {
+            "model": d.model.id,
+            "hardware": d.hardware.id,
+            "n_chips": d.n_chips,
+            "engine": d.engine,
+            "evidence": "ideal machine; no measurements behind it",
+            "notes": list(d.said()),
+            "weights": d.numerics.weights.name,
+            "kv": d.numerics.kv.name,
+            "head": d.numerics.store("head").name,
+            "activations": d.precision.activations,
+            "compute_dtype": self.prefill.dtype,
+            "prompt_tokens": whole(self.prompt_tokens),
+            "output_tokens": self.output_tokens,
+            "batch": whole(self.batch),
+            "exceeds_context": self.exceeds_context,
+            "ttft_s": self.ttft_s,
+            "ttft_floor_s": self.ttft_floor_s,
+            "ttft_bound": self.ttft_bound,
+            "tpot_s": self.tpot_s,
+            "tpot_floor_s": self.tpot_floor_s,
+            "tpot_bound": self.tpot_bound,
+            "e2e_s": self.e2e_s,
+            "e2e_floor_s": self.e2e_floor_s,
+            "tokens_per_s_per_user": self.tokens_per_s_per_user,
+            "tokens_per_s": self.tokens_per_s,
+            "tokens_per_s_per_chip": self.tokens_per_s_per_chip,
+            "prefill_flops": self.prefill.flops,
+            "prefill_hbm_bytes": self.prefill.hbm_bytes,
+            "prefill_intensity": self.prefill.intensity,
+            "prefill_mfu": self.prefill.mfu,
+            "prefill_mbu": self.prefill.mbu,
+            "decode_flops": None if t is None else t.flops,
+            "decode_hbm_bytes": None if t is None else t.hbm_bytes,
+            "decode_intensity": None if t is None else t.intensity,
+            "decode_mfu": None if t is None else t.mfu,
+            "decode_mbu": None if t is None else t.mbu,
+            "ridge": self.prefill.ridge,
+        } | self.memory.to_dict()
+
+    def to_frame(self) -> Any:
+        """One row a point, as a pandas DataFrame."""
+        return _frame([self])
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Predictions of several deployments for one request, side by side."""
+
+    predictions: tuple[Prediction, ...]
+
+    def __iter__(self) -> Iterator[Prediction]:
+        return iter(self.predictions)
+
+    def __len__(self) -> int:
+        return len(self.predictions)
+
+    def __getitem__(self, index: int) -> Prediction:
+        return self.predictions[index]
+
+    def to_frame(self) -> Any:
+        """One row a deployment, as a pandas DataFrame."""
+        return _frame(self.predictions)
+
+
+def _frame(predictions: Sequence[Prediction]) -> Any:
+    import pandas as pd
+
+    frames = []
+    for prediction in predictions:
+        given = prediction.to_dict() | {"notes": "; ".join(prediction.deployment.said())}
+        row = {k: np.asarray(v, dtype=object if v is None else None) for k, v in given.items()}
+        columns = np.broadcast_arrays(*row.values())
+        frames.append(pd.DataFrame({k: c.ravel() for k, c in zip(row, columns, strict=True)}))
+    return pd.concat(frames, ignore_index=True)
+
+
+@overload
+def predict(
+    deployment: Deployment, *, prompt_tokens: Any, output_tokens: int, batch: Any = 1, images: Any = 0,
+    image_size: tuple[int, int] = IMAGE_SIZE,
+) -> Prediction: ...  # fmt: skip
+@overload
+def predict(
+    deployment: Sequence[Deployment], *, prompt_tokens: Any, output_tokens: int, batch: Any = 1, images: Any = 0,
+    image_size: tuple[int, int] = IMAGE_SIZE,
+) -> Comparison: ...  # fmt: skip
+def predict(
+    deployment: Deployment | Sequence[Deployment],
+    *,
+    prompt_tokens: Any,
+    output_tokens: int,
+    batch: Any = 1,
+    images: Any = 0,
+    image_size: tuple[int, int] = IMAGE_SIZE,
+) -> Prediction | Comparison:
+    """TTFT, TPOT, end-to-end time, speed and memory of a static batch.
+
+        TTFT = the pass over all prompts at once, towers included
+        TPOT = (1 / (N − 1)) · Σ_{i = 0..N−2} decode pass at n_past = prompt + i
+        E2E  = TTFT + (N − 1) · TPOT
+
+    N output tokens are one prefill and N − 1 decode passes; with N = 1 there is no TPOT (none). This is TPOT as vLLM,
+    SGLang and AIPerf define it, (latency − TTFT) / (N − 1).
+
+    Parameters
+    ----------
+    deployment : Deployment, or a sequence of them
+        A sequence gives a `Comparison`, side by side.
+    prompt_tokens, batch : int or array
+        Prompt of each sequence, and sequences [token, 1].
+    output_tokens : int
+        N, tokens generated for each [token]; 0 for an encoder, which generates none.
+    images, image_size : int or array, (height, width)
+        Images of each prompt, and their size [1, pixel]; their tokens count as prompt.
+
+    Returns
+    -------
+    Prediction or Comparison
+        "Does not fit" is part of the answer (`memory.fits`, `memory.short_by_bytes`), not an error.
+
+    Notes
+    -----
+    Assumes one batch that starts and ends together, nothing queueing, all prompts in one pass.
+
+    Examples
+    --------
+    >>> from roofline.specs.catalog import hardware, model
+    >>> d = Deployment(model=model("llama-3.1-8b"), hardware=hardware("h100-sxm-80gb"))
+    >>> p = predict(d, prompt_tokens=2048, output_tokens=256, batch=8)
+    >>> round(p.ttft_floor_s * 1e3), round(p.tpot_floor_s * 1e3, 2), p.memory.fits
+    (240, 5.16, True)
+    """
+    if not isinstance(deployment, Deployment):
+        members = tuple(deployment) if isinstance(deployment, (list, tuple)) else (deployment,)
+        for member in members:
+            require(member, Deployment, "predict(deployment)")
+        if not members:
+            raise SpecError("predict: expected at least one deployment, got an empty list")
+        return Comparison(
+            tuple(
+                predict(d, prompt_tokens=prompt_tokens, output_tokens=output_tokens, batch=batch, images=images,
+                        image_size=image_size)
+                for d in members
+            )
+        )  # fmt: skip
+    n_out = _n_output(output_tokens, deployment.model)
+    given = asked_for(prompt_tokens=prompt_tokens, batch=batch)
+    _room_to_grow(given["prompt_tokens"], n_out)
+    prompt, n_seq = given["prompt_tokens"], given["batch"]
+    asks = request(deployment.model, prompt_tokens=prompt, images=images, image_size=image_size)
+    first = prefill(deployment, prompt_tokens=prompt, batch=n_seq, images=images, image_size=image_size)
+    n_steps = max(n_out - 1, 0)
+    memory_tokens = asks.n_memory if any(t.feeds == "memory" for t in deployment.model.towers) else None
+    steps = partial(decode, deployment, batch=n_seq, memory_tokens=memory_tokens)
+    mean = steps(context_tokens=asks.n_new + (n_steps - 1) / 2.0) if n_steps else None
+    tpot, tpot_floor = _means(deployment, asks, n_seq, n_steps) if n_steps else (None, None)
+    return Prediction(
+        deployment=deployment,
+        prompt_tokens=prompt,
+        output_tokens=n_out,
+        batch=n_seq,
+        images=images,
+        image_size=image_size,
+        request=asks,
+        prefill=first,
+        decode=mean,
+        ttft_s=first.seconds,
+        ttft_floor_s=first.floor_s,
+        ttft_bound=first.bound,
+        tpot_s=tpot,
+        tpot_floor_s=tpot_floor,
+        tpot_bound=None if mean is None else mean.bound,
+        e2e_s=first.seconds + (n_steps * tpot if tpot is not None else 0.0),
+        e2e_floor_s=first.floor_s + (n_steps * tpot_floor if tpot_floor is not None else 0.0),
+        memory=memory(deployment, context_tokens=asks.n_new + n_steps, batch=n_seq, memory_tokens=memory_tokens),
+    )
+
+
+def _n_output(value: Any, model: Model) -> int:
+    if not model.generates:
+        if value != 0 or isinstance(value, bool):
+            raise SpecError(f"output_tokens: {model.id} is an encoder and generates none; use 0, got {shown(value)}")
+        return 0
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        raise SpecError(f"output_tokens: expected a whole number, got {shown(value)}")
+    if not 1 <= value <= MAX_OUTPUT_TOKENS:
+        raise SpecError(f"output_tokens: expected 1 to {MAX_OUTPUT_TOKENS:,}, got {shown(value)}")
+    return int(value)
+
+
+def _room_to_grow(prompt: Num, n_out: int) -> None:
+    checked(prompt, name="prompt_tokens", low=1.0, high=MAX_TOKENS - n_out)
+
+
+def _means(deployment: Deployment, asks: Request, n_seq: Num, n_steps: int) -> tuple[Num, Num]:
+    """Mean seconds and mean floor of all N − 1 decode passes: summed along a last axis, in bounded memory."""
+    shape = np.broadcast_shapes(np.shape(asks.n_new), np.shape(n_seq), np.shape(asks.n_memory))
+    at_once = max(1, STEP_POINTS // math.prod(shape))
+    remembers = any(t.feeds == "memory" for t in deployment.model.towers)
+    seconds: Num = 0.0
+    floor: Num = 0.0
+    for start in range(0, n_steps, at_once):
+        step = np.arange(start, min(start + at_once, n_steps), dtype=np.float64)
+        passes = decode(
+            deployment,
+            context_tokens=np.expand_dims(asks.n_new, -1) + step,
+            batch=np.expand_dims(n_seq, -1),
+            memory_tokens=np.expand_dims(asks.n_memory, -1) if remembers else None,
+        )
+        seconds, floor = seconds + _summed(passes.seconds), floor + _summed(passes.floor_s)
+    return seconds / n_steps, floor / n_steps
+
+
+def _summed(value: Num) -> Num:
+    """Σ along the last axis; a plain float where nothing else is left."""
+    total = np.sum(value, axis=-1)
+    return total if np.ndim(total) else float(total)

@@ -1,0 +1,1 @@
+"""Hugging Face `config.json` files: one small adapter a family, sharing what is common."""

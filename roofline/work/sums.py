@@ -1,0 +1,305 @@
+"""The sums over a pass that every count is linear in: tokens, pairs, cached tokens seen, experts touched, and their kin.
+
+A key names a sum and knows how to work it out; a row of the ledger holds only coefficients of keys. Adding a kind of work
+that is not linear in these is adding a key here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from roofline.ledger import Linear, add_up
+from roofline.num import Num, same
+from roofline.work.sight import ALL, Sight, pairs, rectangle, seen
+from roofline.work.step import Seqs, Step
+
+__all__ = ["Cheaper", "Entries", "PassSums", "Stream", "Sum", "SumName", "Touched"]
+
+Stream: TypeAlias = Literal["text", "inputs", "informed", "asked", "wanted"]
+"""Whose tokens: the sequences' new ones; what a tower reads; of sequences with something to cross-attend to; of those whose
+logits are wanted; only the positions whose logits are wanted."""
+
+
+SumName: TypeAlias = Literal[
+    "seqs",
+    "resumed",
+    "tokens",
+    "logits",
+    "asked",
+    "busy",
+    "pairs",
+    "square",
+    "seen",
+    "picked",
+    "held",
+    "agreed",
+    "memory",
+    "made",
+    "crossed",
+]
+
+
+ALL_TOUCHED = -1e12  # a log small enough that no token passes any expert by
+
+
+class _Key:
+    """A sum as a linear form, so that `2.0 * Sum("tokens").linear` is a count."""
+
+    __slots__ = ()
+
+    @property
+    def linear(self) -> Linear:
+        """The sum itself, as a form."""
+        return Linear.of(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Sum(_Key):
+    """A sum over the sequences of the pass, by name; for attention, under one sight.
+
+    | name    | Σ over the sequences of the pass                                   | unit  |
+    |---------|--------------------------------------------------------------------|-------|
+    | seqs    | 1                                                                  | 1     |
+    | resumed | 1 for each that has a past                                         | 1     |
+    | tokens  | T                                                                  | token |
+    | logits  | positions whose logits are wanted                                  | token |
+    | asked   | 1 for the pass if any logits are wanted at all, else 0             | 1     |
+    | busy    | 1 for the pass if there are any tokens at all, else 0              | 1     |
+    | pairs   | visible (query, key) pairs                                         | 1     |
+    | square  | pairs of a full rectangle, masked ones and all                     | 1     |
+    | seen    | cached tokens that some query sees                                 | token |
+    | picked  | min(S, T·(W − 1)): cached tokens T queries read that pick W each   | token |
+    | held    | seen, with a shared prefix once for all: what memory must give     | token |
+    | agreed  | min(S, W − 1), of a shared prefix the same picks by all            | token |
+    | memory  | M                                                                  | token |
+    | made    | of M, what the tower makes in this pass: at most what it reads     | token |
+    | crossed | T · M                                                              | 1     |
+    """
+
+    name: SumName
+    sight: Sight = ALL
+    stream: Stream = "text"
+
+    def over(self, step: Step) -> Num:
+        """Its value for a step: the parts added up (`asked` and `busy` are a yes or no, so at most 1)."""
+        total = add_up(self.of(part) for part in step)
+        if self.name in ("asked", "busy") and len(step) > 1:
+            return same(np.minimum(total, 1.0), total)
+        return total
+
+    def of(self, part: Seqs) -> Num:
+        """Its value for one part of a step."""
+        s = part if self.stream == "text" else getattr(part, self.stream)
+        match self.name:
+            case "seqs":
+                return s.n_seq
+            case "tokens":
+                return s.n_tokens
+            case "logits":
+                return s.n_seq * s.n_logits
+            case "asked":
+                return _some(s.n_logits)
+            case "busy":
+                return _some(s.n_tokens)
+            case "resumed":
+                return s.n_seq * _some(s.n_past)
+            case "memory":
+                return s.n_seq * s.n_memory
+            case "made":
+                read = s.n_inputs * s.n_input_tokens
+                return same(s.n_seq * np.minimum(s.n_memory, read), s.n_seq, s.n_memory, read)
+            case "crossed":
+                return s.n_tokens * s.n_memory
+            case _:
+                return self._sighted(s)
+
+    def _sighted(self, s: Seqs) -> Num:
+        """Those that depend on what a query sees."""
+        match self.name:
+            case "pairs":
+                return s.n_seq * pairs(self.sight, n_new=s.n_new, n_past=s.n_past)
+            case "square":
+                return s.n_seq * rectangle(self.sight, n_new=s.n_new, n_past=s.n_past)
+            case "seen":
+                return s.n_seq * seen(self.sight, n_past=s.n_past)
+            case "picked":
+                each = float(self.sight.window or 1) - 1.0
+                return same(s.n_seq * np.minimum(s.n_past, s.n_new * each), s.n_seq, s.n_new, s.n_past)
+            case "agreed":
+                visible = seen(self.sight, n_past=s.n_past)
+                return _alike(s, visible, np.minimum(visible, s.n_shared))
+            case _:
+                visible = seen(self.sight, n_past=s.n_past)
+                return _alike(s, visible, np.maximum(visible - (s.n_past - s.n_shared), 0.0))
+
+
+@dataclass(frozen=True, slots=True)
+class Touched(_Key):
+    """Experts of one layer that a pass reads, of E, when each of its T tokens is sent to k.  [1]
+
+        expected   E · (1 − (1 − k/E)^(T^γ))      independent, uniform routing: γ = 1; correlated: γ < 1
+        at most    min(E, k·T)
+        rows       k·T / expected: tokens a touched expert multiplies
+
+    Parameters
+    ----------
+    n_experts, n_active_experts : int
+        E and k [1].
+    exponent : float
+        γ [1]. Uniform routing is the worst case for traffic; real routing is correlated, and touches fewer.
+
+    Notes
+    -----
+    Assumes every token's k experts are distinct, and tokens choose independently. It is not a sum over the parts of a step:
+    what counts is the tokens of the whole pass.
+
+    References
+    ----------
+    The coupon collector's expectation; for γ, measurements of served mixtures (part 4 of this library).
+
+    Examples
+    --------
+    Mixtral (2 of 8), three tokens: 8 · (1 − (3/4)³).
+
+    >>> Touched(8, 2).over((Seqs(n_seq=3, n_new=1),))
+    4.625
+    """
+
+    n_experts: int
+    n_active_experts: int
+    exponent: float = 1.0
+    what: Literal["expected", "most", "rows"] = "expected"
+    stream: Stream = "text"
+
+    def over(self, step: Step) -> Num:
+        """Its value for the tokens of the whole pass."""
+        e, k = float(self.n_experts), float(self.n_active_experts)
+        tokens = Sum("tokens", stream=self.stream).over(step)
+        if self.what == "most":
+            return same(np.minimum(e, k * tokens), tokens)
+        missed = ALL_TOUCHED if k == e else math.log1p(-k / e)  # log of the chance that a token passes an expert by
+        expected = same(-e * np.expm1(missed * tokens**self.exponent), tokens)
+        return expected if self.what == "expected" else same(k * tokens / np.maximum(expected, 1e-300), tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class Entries(_Key):
+    """Of a compressed cache, one entry for every r tokens.  [1]
+
+        seen     ⌊S/r⌋                    entries there before the pass; with a cap k, min(that, T·k): T queries read k each
+        least    min(⌊S/r⌋, k)            what one query reads of them; those of a shared prefix once for all
+        made     ⌊(S + T)/r⌋ − ⌊S/r⌋
+        pairs    Σ_{i = S+1..S+T} min(⌊i/r⌋, k) = g(S + T) − g(S)
+                 g(n) = h(min(n, k·r)) + k·max(n − k·r, 0),   h(n) = r·q·(q − 1)/2 + q·(n − q·r + 1),   q = ⌊n/r⌋
+        square   T · ⌊(S + T)/r⌋
+
+    Examples
+    --------
+    Entries of 4 tokens, a prompt of 9: queries 4 to 7 see one, 8 and 9 two.
+
+    >>> Entries(4, what="pairs").over((Seqs(n_seq=1, n_new=9),))
+    8.0
+    >>> Entries(4, cap=1, what="pairs").over((Seqs(n_seq=1, n_new=9),))
+    6.0
+    """
+
+    ratio: int
+    cap: int | None = None
+    what: Literal["seen", "least", "made", "pairs", "square"] = "pairs"
+    stream: Stream = "text"
+
+    def over(self, step: Step) -> Num:
+        """Its value for a step: the parts added up."""
+        return add_up(self.of(part if self.stream == "text" else getattr(part, self.stream)) for part in step)
+
+    def of(self, s: Seqs) -> Num:
+        """Its value for one part of a step."""
+        after, before = s.n_past + s.n_new, s.n_past
+        match self.what:
+            case "seen":
+                there = np.floor_divide(before, float(self.ratio))
+                each = there if self.cap is None else np.minimum(there, s.n_new * self.cap)
+            case "least":
+                there = np.minimum(np.floor_divide(before, float(self.ratio)), float(self.cap or np.inf))
+                return _alike(s, there, np.minimum(there, np.floor_divide(s.n_shared, float(self.ratio))))
+            case "made":
+                each = np.floor_divide(after, float(self.ratio)) - np.floor_divide(before, float(self.ratio))
+            case "square":
+                each = s.n_new * np.floor_divide(after, float(self.ratio))
+            case "pairs":
+                each = self._pairs(after) - self._pairs(before)
+        return same(s.n_seq * each, s.n_seq, s.n_new, s.n_past)
+
+    def _pairs(self, n: Num) -> Num:
+        """g(n): pairs of the first n queries."""
+        r = float(self.ratio)
+        capped = n if self.cap is None else np.minimum(n, self.cap * r)
+        q = np.floor_divide(capped, r)
+        return r * q * (q - 1.0) * 0.5 + q * (capped - q * r + 1.0) + (n - capped) * float(self.cap or 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Cheaper(_Key):
+    """Another sum, over those parts of a step for which one of two forms of latent attention has fewer FLOPs.
+
+    Expanding makes keys and values of every cached token again, `per_past` for each of S; absorbing makes every pair dearer,
+    by `per_pair`. A part is expanded where S·per_past < pairs·per_pair: a prompt is, a decode is not, a chunk may be either.
+    """
+
+    sum: Sum
+    form: Literal["expanded", "absorbed"]
+    sight: Sight
+    per_past: float
+    per_pair: float
+
+    def over(self, step: Step) -> Num:
+        """Its value for a step: the parts for which the form is the cheaper, added up."""
+        return add_up(self._of(part) for part in step)
+
+    def _of(self, part: Seqs) -> Num:
+        s = part if self.sum.stream == "text" else getattr(part, self.sum.stream)
+        expanding = s.n_past * self.per_past
+        absorbing = pairs(self.sight, n_new=s.n_new, n_past=s.n_past) * self.per_pair
+        chosen = np.less(expanding, absorbing) if self.form == "expanded" else np.greater_equal(expanding, absorbing)
+        value = self.sum.of(part) * chosen
+        return same(value, value)
+
+
+class PassSums(Mapping[Hashable, Num]):
+    """The sums of one step, each computed when first asked for."""
+
+    def __init__(self, step: Step) -> None:
+        self._step = step
+        self._known: dict[Hashable, Num] = {}
+
+    def __getitem__(self, key: Hashable) -> Num:
+        """Σ over the parts of the step."""
+        if key not in self._known:
+            if not isinstance(key, (Sum, Touched, Entries, Cheaper)):
+                raise KeyError(key)
+            self._known[key] = key.over(self._step)
+        return self._known[key]
+
+    def __iter__(self) -> Iterator[Hashable]:
+        return iter(self._known)
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+
+def _some(value: Num) -> Num:
+    """1 where there is any, else 0."""
+    return same(np.where(np.greater(value, 0.0), 1.0, 0.0), value)
+
+
+def _alike(s: Seqs, visible: Num, shared: Num) -> Num:
+    """Distinct cached things the sequences read: B · visible − (B − 1) · (those that all of them share)."""
+    if isinstance(s.n_shared, float) and s.n_shared == 0.0:  # nothing shared: the same value, without the arithmetic
+        return same(s.n_seq * visible, s.n_seq, s.n_past, s.n_new)
+    others = np.maximum(s.n_seq - 1.0, 0.0)
+    return same(s.n_seq * visible - others * shared, s.n_seq, s.n_past, s.n_shared)
