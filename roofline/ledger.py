@@ -212,6 +212,16 @@ class Ledger:
         return self.total("weight_bytes")
 
     @property
+    def weight_bytes_min(self) -> Num:
+        """Weights any pass must stream: of the experts, those of one token [B]."""
+        return self.total("weight_bytes_min")
+
+    @property
+    def weight_bytes_max(self) -> Num:
+        """Weights a pass may have to stream: of the experts, as many as its tokens can touch [B]."""
+        return self.total("weight_bytes_max")
+
+    @property
     def kv_read_bytes(self) -> Num:
         """Cache read [B]."""
         return self.total("kv_read_bytes")
@@ -257,8 +267,8 @@ class Ledger:
 
 _SAID = ("name", "kind", "shape", "repeat", "n_launch", "m", "store_dtype", "compute_dtype", "tier", "products")
 _COUNTED = (
-    "flops", "extra_flops", "executed_flops", "row_flops", "score_elements", "weight_bytes", "weight_bytes_min",
-    "weight_bytes_max",
+    "flops", "least_flops", "extra_flops", "executed_flops", "row_flops", "score_elements", "weight_bytes",
+    "weight_bytes_min", "weight_bytes_max",
     "kv_read_bytes", "kv_read_bytes_min", "kv_write_bytes", "state_bytes", "act_bytes", "streamed_bytes",
     "compulsory_bytes",
 )  # fmt: skip

@@ -85,12 +85,14 @@ def _offender(num: Num, low: float, high: float, above: bool) -> float:
     return float(flat[int(np.argmin(good))])
 
 
-def whole(value: Num) -> Num | int:
-    """A count as people write it: 8 and not 8.0; a fraction or an array stays as it is.
+def whole(value: Num) -> Num | int | None:
+    """A count as people write it: 8 and not 8.0; none where it is without bound. A fraction or an array stays as it is.
 
-    >>> whole(8.0), whole(8.5)
-    (8, 8.5)
+    >>> whole(8.0), whole(8.5), whole(np.inf)
+    (8, 8.5, None)
     """
+    if isinstance(value, float) and np.isinf(value):
+        return None
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 

@@ -29,8 +29,8 @@ FLOORS: tuple[tuple[str, ...], ...] = tuple(
         ),
         (
             "work.",
-            "step sight sums matmul place attention latent compressed recurrent ffn elementwise footprint kvcache naming "
-            "count",
+            "step sight sums matmul place indexer attention latent compressed recurrent ffn elementwise footprint "
+            "kvcache naming count",
         ),
         ("timing.", "efficiency collectives clock steplaw"),
         (

@@ -27,6 +27,7 @@ class Request:
     """
 
     n_new: Num
+    n_images: Num = 0.0
     n_inputs: Num = 0.0
     n_input_tokens: Num = 0.0
     n_memory: Num = 0.0
@@ -70,8 +71,11 @@ def _with_images(model: Model, prompt_tokens: Num, n_images: Num, image_size: An
     inputs, tokens = n_images * float(one.n_units), float(one.tower_tokens)
     if tower.feeds == "memory":
         remembered = n_images * float(one.memory_tokens or one.n_units * one.tower_tokens)
-        return Request(n_new=prompt_tokens, n_inputs=inputs, n_input_tokens=tokens, n_memory=remembered)
-    return Request(n_new=prompt_tokens + n_images * float(one.prompt_tokens), n_inputs=inputs, n_input_tokens=tokens)
+        return Request(
+            n_new=prompt_tokens, n_images=n_images, n_inputs=inputs, n_input_tokens=tokens, n_memory=remembered
+        )
+    n_new = prompt_tokens + n_images * float(one.prompt_tokens)
+    return Request(n_new=n_new, n_images=n_images, n_inputs=inputs, n_input_tokens=tokens)
 
 
 def _size(image_size: Any) -> tuple[int, int]:
@@ -96,7 +100,8 @@ def memory_tokens_of(model: Model, memory_tokens: Any) -> Num:
         return 0.0
     if tower.fixed_tokens is not None:
         return float(tower.fixed_tokens)
-    raise SpecError(f"memory_tokens: {model.id} attends to what its encoder read; say how many tokens that were")
+    hint = "say how many tokens that were (--source on the command line)"
+    raise SpecError(f"memory_tokens: {model.id} attends to what its encoder read; {hint}")
 
 
 def _remembering(model: Model) -> Tower | None:

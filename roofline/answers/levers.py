@@ -89,7 +89,7 @@ def _prefix(p: Prediction) -> Iterator[Lever]:
     prompt = float(p.prompt_tokens)
     hit = float(np.floor(prompt / 2.0))
     model = p.deployment.model
-    whole_input = not model.generates or any(tower.kind == "text" for tower in model.towers)
+    whole_input = not model.generates or model.reads_a_source
     if hit < 1.0 or not p.memory.fits or whole_input:
         return
     after = prefill(

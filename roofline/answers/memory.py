@@ -18,7 +18,7 @@ from roofline.specs.deployment import Deployment
 from roofline.specs.model import Model
 from roofline.specs.precision import Precision
 from roofline.work.footprint import resident_weight_bytes
-from roofline.work.kvcache import CachePolicy, cache_bytes, recurrent_bytes
+from roofline.work.kvcache import CachePolicy, cache_bytes, recurrent_bytes, token_bytes
 from roofline.work.step import MAX_TOKENS
 
 __all__ = ["Memory", "kv_bytes", "max_context_tokens", "memory", "state_bytes"]
@@ -50,7 +50,7 @@ class Memory:
         return self.weight_bytes + self.kv_bytes + self.state_bytes
 
     def to_dict(self) -> dict[str, Any]:
-        """Flat, SI, unit in the key."""
+        """Flat, SI, unit in the key; `max_batch` is none where no sequence takes any memory (an encoder's)."""
         names = ("weight_bytes", "kv_bytes", "state_bytes", "kv_bytes_per_token", "capacity_bytes", "used_bytes")
         sizes = {n: getattr(self, n) for n in (*names, "fits", "short_by_bytes")}
         return sizes | {n: whole(getattr(self, n)) for n in ("max_batch", "max_context_tokens")}
@@ -184,7 +184,7 @@ def memory(deployment: Deployment, *, context_tokens: Any, batch: Any = 1, memor
         return kept + recurrent_bytes(model, n_seq=n_seq, numerics=numerics)
 
     held, state = cache(context, n_seq), recurrent_bytes(model, n_seq=n_seq, numerics=numerics)
-    room = max(0.0, capacity - weights)
+    room = capacity - weights  # below 0 not even nothing fits
     one = cache(np.maximum(context, 1.0), 1.0)
     short = np.maximum(weights + held - capacity, 0.0)
     fits = np.less_equal(weights + held, capacity)
@@ -196,19 +196,20 @@ def memory(deployment: Deployment, *, context_tokens: Any, batch: Any = 1, memor
         weight_bytes=weights,
         kv_bytes=held - state,
         state_bytes=state,
-        kv_bytes_per_token=float(cache_bytes(model, context_tokens=1.0, n_seq=1.0, numerics=numerics)),
+        kv_bytes_per_token=token_bytes(model, numerics=numerics),
         capacity_bytes=capacity,
         fits=bool(fits) if scalar else fits,
         short_by_bytes=float(short) if scalar else short,
-        max_batch=_plain(np.floor(_ratio(room, one)), context),
+        max_batch=_plain(np.maximum(np.floor(_ratio(room, one)), 0.0), context),
         max_context_tokens=_plain(longest, n_seq),
     )
 
 
 def _ratio(room: float, one: Num) -> Num:
-    """room / one, infinite where a sequence keeps nothing (an encoder's)."""
+    """room / one, infinite where a sequence keeps nothing (an encoder's) and the weights fit."""
     sizes = np.asarray(one, dtype=np.float64)
-    return same(np.divide(room, sizes, out=np.full(sizes.shape, np.inf), where=sizes > 0.0), one)
+    free = np.full(sizes.shape, np.inf if room >= 0.0 else 0.0)
+    return same(np.divide(room, sizes, out=free, where=sizes > 0.0), one)
 
 
 def _longest(cache: Any, *, room: Num, limit: float, shape: tuple[int, ...]) -> Any:

@@ -17,6 +17,7 @@ from roofline.timing.clock import Timing
 from roofline.timing.efficiency import IDEAL
 from roofline.work.attention import AttentionKernel
 from roofline.work.count import How, rows_of
+from roofline.work.latent import LatentForm
 from roofline.work.step import MAX_TOKENS, Seqs
 from roofline.work.sums import PassSums
 
@@ -35,6 +36,8 @@ def prefill(
     images: Any = 0,
     image_size: tuple[int, int] = IMAGE_SIZE,
     attention: AttentionKernel = "flash",
+    latent: LatentForm = "auto",
+    routing_exponent: float = 1.0,
 ) -> Timing:
     """The pass that reads the whole prompt of every sequence and gives its first token; an encoder's only pass.
 
@@ -52,7 +55,8 @@ def prefill(
         Tokens of each that the cache already holds (a prefix hit), S [token].
     images, image_size : int or array, (height, width)
         Images of each prompt, and their size [1, pixel].
-    attention : "flash" or "eager"
+    attention, latent, routing_exponent
+        The attention kernel, the form of latent attention, and how routing spreads: as in `count`.
 
     Returns
     -------
@@ -71,14 +75,16 @@ def prefill(
     given = asked_for(prompt_tokens=prompt_tokens, batch=batch, n_past=n_past)
     asks = request(deployment.model, prompt_tokens=given["prompt_tokens"], images=images, image_size=image_size)
     _no_past_of_a_source(deployment.model, given["n_past"])
-    common_shape(**given, images=asks.n_inputs)
+    if np.any(np.greater(asks.n_images, 0.0)):
+        given["images"] = asks.n_images
+    common_shape(**given)
     seqs = Seqs.of_checked(n_seq=given["batch"], n_new=asks.n_new, n_past=given["n_past"], **asks.towers)
-    return _time(deployment, seqs, attention, given)
+    return _time(deployment, seqs, How(attention, latent, routing_exponent), given)
 
 
 def _no_past_of_a_source(model: Model, n_past: Num) -> None:
     """What is encoded both ways is encoded whole: no prefix of it can have been cached."""
-    both_ways = not model.generates or any(t.kind == "text" for t in model.towers)
+    both_ways = not model.generates or model.reads_a_source
     if both_ways and np.any(np.greater(n_past, 0.0)):
         raise SpecError(f"n_past: {model.id} encodes its input as a whole, so no prefix of it is cached; leave it out")
 
@@ -90,6 +96,8 @@ def decode(
     batch: Any = 1,
     memory_tokens: Any = None,
     attention: AttentionKernel = "flash",
+    latent: LatentForm = "auto",
+    routing_exponent: float = 1.0,
 ) -> Timing:
     """The pass that gives every sequence its next token, after `context_tokens` of each are in the cache.
 
@@ -101,6 +109,8 @@ def decode(
         Sequences in the pass, B [1].
     memory_tokens : int or array, optional
         Tower outputs that every token cross-attends to, M [token]: of an encoder-decoder model the source, or image patches.
+    attention, latent, routing_exponent
+        As in `prefill`.
 
     Returns
     -------
@@ -120,15 +130,17 @@ def decode(
     if not deployment.model.generates:
         raise SpecError(f"decode: {deployment.model.id} is an encoder: it gives no tokens; ask prefill")
     memory = memory_tokens_of(deployment.model, memory_tokens)
-    common_shape(**given, memory_tokens=memory)
+    if np.any(np.greater(memory, 0.0)):
+        given["memory_tokens"] = memory
+    common_shape(**given)
     seqs = Seqs.of_checked(n_seq=given["batch"], n_new=1.0, n_past=given["context_tokens"], n_memory=memory)
-    return _time(deployment, seqs, attention, given)
+    return _time(deployment, seqs, How(attention, latent, routing_exponent), given)
 
 
-def _time(deployment: Deployment, seqs: Seqs, attention: AttentionKernel, asked: dict[str, Num]) -> Timing:
+def _time(deployment: Deployment, seqs: Seqs, how: How, asked: dict[str, Num]) -> Timing:
     """A pass on the clock: whole where the grid is small, else in pieces that fit a core's cache."""
     chip, n_points = deployment.hardware, math.prod(seqs.shape)
-    rows, _ = rows_of(deployment.model, deployment.precision, How(attention))
+    rows, _ = rows_of(deployment.model, deployment.precision, how)
     if n_points <= GRID_POINTS:
         whole_grid = (slice(None), partial(PassSums, (seqs,)))
         return Timing(rows, (whole_grid,), shape=None, chip=chip, efficiency=IDEAL, coordinates=asked)

@@ -14,7 +14,7 @@ from roofline.answers.inputs import IMAGE_SIZE, Request, request
 from roofline.answers.memory import Memory, memory
 from roofline.answers.phases import asked_for, decode, prefill
 from roofline.errors import SpecError, require, shown
-from roofline.num import Num, checked, whole
+from roofline.num import Num, checked, same, whole
 from roofline.specs.deployment import Deployment
 from roofline.specs.model import Model
 from roofline.timing.clock import Timing
@@ -81,9 +81,15 @@ class Prediction:
     @property
     def exceeds_context(self) -> Any:
         """Whether the positions of prompt and output (the last token takes none) are more than the model is made for."""
-        positions = np.maximum(self.prompt_tokens, self.request.n_new) + np.maximum(self.output_tokens - 1, 0)
-        exceeds = np.greater(positions, self.deployment.model.max_context_tokens)
-        return exceeds if isinstance(positions, np.ndarray) and positions.ndim else bool(exceeds)
+        exceeds = np.greater(self.longest_tokens, self.deployment.model.max_context_tokens)
+        return exceeds if isinstance(self.longest_tokens, np.ndarray) else bool(exceeds)
+
+    @property
+    def longest_tokens(self) -> Num:
+        """Positions the request takes: prompt, its images and the answer; of a source and its translation the longer."""
+        answered = self.request.n_new + max(self.output_tokens - 1, 0)
+        source = self.prompt_tokens if self.deployment.model.reads_a_source else 0.0
+        return same(np.maximum(answered, source), self.prompt_tokens, answered)
 
     def to_dict(self) -> dict[str, Any]:
         """Flat, SI, unit in the key: the JSON of the command line."""
@@ -100,7 +106,13 @@ class Prediction:
             "head": d.numerics.store("head").name,
             "activations": d.precision.activations,
             "compute_dtype": self.prefill.dtype,
+            "assumed": list(d.model.assumed),
             "prompt_tokens": whole(self.prompt_tokens),
+            "images": whole(self.request.n_images),
+            "image_height": self.image_size[0],
+            "image_width": self.image_size[1],
+            "decoder_tokens": whole(self.request.n_new),
+            "memory_tokens": whole(self.request.n_memory),
             "output_tokens": self.output_tokens,
             "batch": whole(self.batch),
             "exceeds_context": self.exceeds_context,
@@ -122,6 +134,9 @@ class Prediction:
             "prefill_mbu": self.prefill.mbu,
             "decode_flops": None if t is None else t.flops,
             "decode_hbm_bytes": None if t is None else t.hbm_bytes,
+            "decode_weight_bytes": None if t is None else t.total("weight_bytes"),
+            "decode_weight_bytes_min": None if t is None else t.total("weight_bytes_min"),
+            "decode_weight_bytes_max": None if t is None else t.total("weight_bytes_max"),
             "decode_intensity": None if t is None else t.intensity,
             "decode_mfu": None if t is None else t.mfu,
             "decode_mbu": None if t is None else t.mbu,
@@ -158,7 +173,8 @@ def _frame(predictions: Sequence[Prediction]) -> Any:
 
     frames = []
     for prediction in predictions:
-        given = prediction.to_dict() | {"notes": "; ".join(prediction.deployment.said())}
+        given = prediction.to_dict()
+        given |= {key: "; ".join(given[key]) for key in ("notes", "assumed")}
         row = {k: np.asarray(v, dtype=object if v is None else None) for k, v in given.items()}
         columns = np.broadcast_arrays(*row.values())
         frames.append(pd.DataFrame({k: c.ravel() for k, c in zip(row, columns, strict=True)}))
@@ -241,7 +257,7 @@ def predict(
     asks = request(deployment.model, prompt_tokens=prompt, images=images, image_size=image_size)
     first = prefill(deployment, prompt_tokens=prompt, batch=n_seq, images=images, image_size=image_size)
     n_steps = max(n_out - 1, 0)
-    memory_tokens = asks.n_memory if any(t.feeds == "memory" for t in deployment.model.towers) else None
+    memory_tokens = asks.n_memory if deployment.model.remembers else None
     steps = partial(decode, deployment, batch=n_seq, memory_tokens=memory_tokens)
     mean = steps(context_tokens=asks.n_new + (n_steps - 1) / 2.0) if n_steps else None
     tpot, tpot_floor = _means(deployment, asks, n_seq, n_steps) if n_steps else (None, None)
@@ -287,7 +303,7 @@ def _means(deployment: Deployment, asks: Request, n_seq: Num, n_steps: int) -> t
     """Mean seconds and mean floor of all N − 1 decode passes: summed along a last axis, in bounded memory."""
     shape = np.broadcast_shapes(np.shape(asks.n_new), np.shape(n_seq), np.shape(asks.n_memory))
     at_once = max(1, STEP_POINTS // math.prod(shape))
-    remembers = any(t.feeds == "memory" for t in deployment.model.towers)
+    remembers = deployment.model.remembers
     seconds: Num = 0.0
     floor: Num = 0.0
     for start in range(0, n_steps, at_once):

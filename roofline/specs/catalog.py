@@ -22,6 +22,7 @@ __all__ = ["hardware", "hardware_ids", "load_yaml", "model", "model_ids", "model
 
 MAX_YAML_BYTES = 1_000_000
 MAX_YAML_DEPTH = 30
+MAX_YAML_VALUES = 50_000
 
 _NOT_DECIMAL = re.compile(r"^[-+]?0[0-9xob_]|:", re.I)  # YAML 1.1 reads 010 as eight and 1:08 as sixty-eight
 
@@ -57,7 +58,7 @@ def model(name: PathLike, *, search: Sequence[PathLike] = ()) -> Model:
         from roofline.specs.gguf import read_gguf
 
         return read_gguf(path)
-    if path.suffix.lower() == ".json" or (_is_path(name) and path.is_dir()):
+    if path.suffix.lower() == ".json" or (_is_path(name) and _is_folder(path)):
         from roofline.specs.huggingface.reader import read_config
 
         return read_config(path)
@@ -125,10 +126,18 @@ def _is_path(name: PathLike) -> bool:
     return not isinstance(name, str) or os.sep in text or text.endswith((".yaml", ".yml", ".json", ".gguf"))
 
 
+def _is_folder(path: Path) -> bool:
+    """Whether a folder is there; a name too long, or one below a folder nobody may enter, is none, and reading says why."""
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
+
+
 def _found(name: str, kind: str, search: Sequence[PathLike]) -> tuple[dict[str, Any], str]:
     """(data, where) of a spec; `where` as errors show it."""
     if _is_path(name):
-        if Path(name).is_dir():
+        if _is_folder(Path(name)):
             raise SpecError(f"{name}: expected a YAML file, found a folder")
         return load_yaml(Path(name)), name
     path = _by_name(name, kind, search)
@@ -154,7 +163,9 @@ def _raw(path: Path) -> str:
     """A file's text in lower case, to look for an alias before parsing it; empty where it cannot be read."""
     try:
         return (
-            path.read_text(encoding="utf-8", errors="replace").lower() if path.stat().st_size <= MAX_YAML_BYTES else ""
+            path.read_text(encoding="utf-8", errors="replace").lower()
+            if path.is_file() and path.stat().st_size <= MAX_YAML_BYTES
+            else ""
         )
     except (OSError, ValueError):
         return ""
@@ -178,10 +189,15 @@ def load_yaml(path: Path) -> dict[str, Any]:
     try:
         if path.stat().st_size > MAX_YAML_BYTES:
             raise SpecError(f"{path}: larger than {MAX_YAML_BYTES:,} bytes; a spec is a page of text")
-        text = path.read_text(encoding="utf-8")
+        if not path.is_file():  # a pipe or a device, which may never end
+            raise SpecError(f"{path}: expected a file")
+        with path.open(encoding="utf-8") as stream:
+            text = stream.read(MAX_YAML_BYTES)
     except UnicodeDecodeError:
         raise SpecError(f"{path}: expected UTF-8 text") from None
     except (OSError, ValueError) as error:  # ValueError: a name with a null byte
+        if isinstance(error, SpecError):
+            raise
         raise SpecError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
     loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
@@ -202,9 +218,12 @@ def load_yaml(path: Path) -> dict[str, Any]:
 def _refuse_tricks(events: Any, path: Path) -> None:
     import yaml
 
-    depth = documents = 0
+    depth = documents = values = 0
     for event in events:
-        mark = f"{path}:{event.start_mark.line + 1}:{event.start_mark.column + 1}"
+        mark = _mark(path, event)
+        values += not isinstance(event, (yaml.MappingEndEvent, yaml.SequenceEndEvent))
+        if values > MAX_YAML_VALUES:
+            raise SpecError(f"{mark}: more than {MAX_YAML_VALUES:,} values; a spec is a page of text")
         if isinstance(event, (yaml.MappingStartEvent, yaml.SequenceStartEvent)):
             depth += 1
             if depth > MAX_YAML_DEPTH:

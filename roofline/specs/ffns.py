@@ -1,7 +1,5 @@
 """What every token passes by itself: dense blocks, and mixtures of experts of which each token passes a few."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator

@@ -3,8 +3,6 @@
 Every rule answers `of(height=…, width=…)`, pixels of the image as it comes.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Annotated, Literal, TypeAlias
@@ -25,9 +23,9 @@ MOST_PIXELS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class ImageTokens:
-    """What one image comes to: `n_units` passes through the tower, of `tower_tokens` each (padding included, which is
-    computed too); `prompt_tokens` in the text, with the separators of rows and tiles but without the marks around the
-    whole; `memory_tokens` that cross-attention reads."""
+    """What one image comes to: `n_units` passes through the tower, of `tower_tokens` each (its own patches: an engine that
+    pads to a budget or to all tiles does more); `prompt_tokens` in the text, with the separators of rows and tiles but
+    without the marks around the whole; `memory_tokens` that cross-attention reads."""
 
     n_units: int
     tower_tokens: int
@@ -36,7 +34,7 @@ class ImageTokens:
 
 
 class FixedImage(Record):
-    """Every image is brought to one size (Gemma 3), or to one number of tiles that attend to each other (Llama 3.2)."""
+    """Every image is brought to one size (Gemma 3); `memory_tokens` of it where cross-attention reads fewer than all."""
 
     kind: Literal["fixed"] = "fixed"
     tower_tokens: Count
@@ -119,8 +117,8 @@ class ShrunkImage(Record):
 
 
 class FilledImage(Record):
-    """Enlarged or shrunk to fill a budget of `max_tokens` prompt tokens, of merge × merge patches each; the tower is given
-    the whole budget of patches, the rest of it padding (Gemma 4)."""
+    """Enlarged or shrunk to fill a budget of `max_tokens` prompt tokens, of merge × merge patches each (Gemma 4; its own
+    code pads the rest of the budget and runs the tower over that too)."""
 
     kind: Literal["filled"] = "filled"
     patch: Side
@@ -131,7 +129,7 @@ class FilledImage(Record):
         """The largest grid of the image's shape within the budget.
 
         >>> FilledImage(patch=16, merge=3, max_tokens=280).of(height=1024, width=768)  # 19 rows of 14
-        ImageTokens(n_units=1, tower_tokens=2520, prompt_tokens=266, memory_tokens=0)
+        ImageTokens(n_units=1, tower_tokens=2394, prompt_tokens=266, memory_tokens=0)
         """
         _checked(height, width)
         step, budget = self.patch * self.merge, self.max_tokens * self.merge**2
@@ -141,12 +139,13 @@ class FilledImage(Record):
             rows, columns = 1, min(width // height, self.max_tokens)
         elif columns == 0:
             rows, columns = min(height // width, self.max_tokens), 1
-        return ImageTokens(1, budget, rows * columns)
+        return ImageTokens(1, rows * columns * self.merge**2, rows * columns)
 
 
 class TiledImage(Record):
     """Cut into at most `max_tiles` square tiles of `tile` pixels, each a pass of its own, and a small copy of the whole
-    where there are several. `tile_tokens`: separators after a tile (Llama 4).
+    where there are several. `tile_tokens`: separators after a tile (Llama 4). `joined`: the tiles attend to each other,
+    without a copy; one mark stands in the prompt, and `memory_tokens` of each tile are cross-attended to (Llama 3.2).
 
     `canvas` "scale": the grid that needs the least enlarging, or else the least shrinking (Llama 4); "shape": the grid
     nearest to the image's shape, of equal ones a larger until its area is twice the image's (InternVL).
@@ -158,6 +157,8 @@ class TiledImage(Record):
     tower_tokens: Count
     prompt_tokens: Count
     tile_tokens: Few = 0
+    joined: bool = False
+    memory_tokens: Annotated[int, Field(ge=0, le=100_000)] = 0
     canvas: Literal["scale", "shape"] = "scale"
 
     def of(self, *, height: int, width: int) -> ImageTokens:
@@ -169,6 +170,8 @@ class TiledImage(Record):
         """
         _checked(height, width)
         n = self._by_scale(height, width) if self.canvas == "scale" else self._by_shape(height, width)
+        if self.joined:
+            return ImageTokens(1, n * self.tower_tokens, self.prompt_tokens, n * self.memory_tokens)
         n_units = n + 1 if n > 1 else 1
         return ImageTokens(n_units, self.tower_tokens, n_units * self.prompt_tokens + (n_units - 1) * self.tile_tokens)
 

@@ -1,11 +1,9 @@
 """A layer around the residual stream, and the pattern layers repeat in."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from roofline.errors import SpecError
 from roofline.specs.ffns import Ffn
@@ -13,7 +11,9 @@ from roofline.specs.matrix import Count, Matrix, Vectors, Width
 from roofline.specs.mixers import CrossAttention, Mixer, Pair, SingleMixer
 from roofline.specs.record import Record
 
-__all__ = ["Formats", "Group", "Layer", "Norm", "kinds_of"]
+__all__ = ["Formats", "Group", "Groups", "Layer", "Norm", "kinds_of"]
+
+MAX_KINDS = 1000  # distinct layers of one stack: each is counted apart, and no released model has a tenth of it
 
 Formats = dict[str, str]
 
@@ -106,7 +106,7 @@ class Layer(Record):
 
     def __hash__(self) -> int:
         rest = (self.n_norms, self.parallel, self.d_side, self.d_bypass, self.altup, self.vectors)
-        return hash((self.mixer, self.cross, self.ffn, *rest))
+        return hash((self.mixer, self.cross, self.ffn, *rest, frozenset(self.formats.items())))
 
 
 class Group(Record):
@@ -123,3 +123,13 @@ def kinds_of(groups: Iterable[Group]) -> tuple[tuple[int, Layer], ...]:
         for layer in group.layers:
             many[layer] = many.get(layer, 0) + group.repeat
     return tuple((n, layer) for layer, n in many.items())
+
+
+def _of_few_kinds(groups: tuple[Group, ...]) -> tuple[Group, ...]:
+    n = len(kinds_of(groups))
+    if n > MAX_KINDS:
+        raise SpecError(f"{n:,} layers that differ from one another; at most {MAX_KINDS:,} are counted")
+    return groups
+
+
+Groups = Annotated[tuple[Group, ...], Field(max_length=1000, strict=False), AfterValidator(_of_few_kinds)]

@@ -1,7 +1,5 @@
 """One weight matrix, the unit everything about a model is counted in: parameters, bytes, FLOPs."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated
 

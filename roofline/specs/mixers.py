@@ -4,8 +4,6 @@ One record a kind, tagged by `kind:`. Each lists its weight `matrices` and how m
 what a pass does with them is counted in `work/`.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
@@ -36,6 +34,21 @@ __all__ = [
 Window = Annotated[int, Field(ge=1, le=2**40)]
 
 
+class Indexer(Record):
+    """The lightning indexer of sparse attention: scores every earlier token cheaply; the `top_k` best are attended to.
+
+    `shared`: this layer takes the selection of the last layer that made one (no parameters, no cache). `weighted`: scores
+    are summed over the heads, with weights made of the token (DeepSeek); if not, each head picks for its share of the query
+    heads (MiniMax M3, which picks whole blocks: `top_k` is the tokens of all of them).
+    """
+
+    n_heads: Count
+    d_head: Width
+    top_k: Width
+    shared: bool = False
+    weighted: bool = True
+
+
 class Attention(Record):
     """Softmax attention over a cache: MHA (K = N), GQA (1 < K < N) or MQA (K = 1); d_head is free of d_model / N.
 
@@ -44,7 +57,8 @@ class Attention(Record):
     around itself. `values`: "own"; "keys", no v matrix, the keys' product is read as values too, both cached (Gemma 4);
     "earlier", neither k nor v: an earlier layer's cache is read and nothing is cached (Gemma 3n, Gemma 4 E2B).
     `gated`: an output gate as wide as the heads' output, made with q (Qwen3-Next); "apart", by a product of its own
-    (AFMoE); "head", the same, one number a head (Step 3.5). `sinks`: a learnt logit a head.
+    (AFMoE); "head", the same, one number a head (Step 3.5). `sinks`: a learnt logit a head. With an `indexer` a query
+    attends to its top_k tokens only (MiniMax M3).
     """
 
     kind: Literal["attention"] = "attention"
@@ -62,6 +76,7 @@ class Attention(Record):
     sinks: bool = False
     qk_norm: Literal["none", "head", "full"] = "none"  # a norm over each head (Qwen3), or over the whole width (OLMo 2)
     norm_bias: bool = False  # those norms have a bias besides
+    indexer: Indexer | None = None
 
     @model_validator(mode="after")
     def _heads_divide(self) -> Self:
@@ -70,8 +85,14 @@ class Attention(Record):
             raise SpecError(
                 f"n_kv_heads: {self.n_kv_heads} does not divide n_heads={self.n_heads}; use one of {_listed(usable)}"
             )
+        if self.values == "keys" and self.d_v != self.d_head:
+            raise SpecError(
+                f"d_value: {self.d_v} expected to be d_head={self.d_head}, whose product is read as values too"
+            )
         if self.chunked and self.window is None:
             raise SpecError("chunked: expected with a window, the tokens of a chunk")
+        if self.indexer is not None and (self.window is not None or not self.causal or self.values == "earlier"):
+            raise SpecError("indexer: expected in a causal layer without a window that keeps a cache of its own")
         return self
 
     @property
@@ -85,7 +106,7 @@ class Attention(Record):
         return self.causal and self.values != "earlier"
 
     def matrices(self, d_model: int) -> tuple[Matrix, ...]:
-        """q (D, N·H), N·Hv wider with a gate; k (D, K·H) and v (D, K·Hv) where it has them; a gate apart; o (N·Hv, D)."""
+        """q (D, N·H), N·Hv wider with a gate; k (D, K·H), v (D, K·Hv) where it has them; a gate apart; o; the indexer's."""
         n, k, bias = self.n_heads, self.n_kv_heads, bool(self.qkv_bias)
         q = Matrix("q", d_model, n * self.d_head + (n * self.d_v if self.gated is True else 0), bias)
         keys = Matrix("k", d_model, k * self.d_head, self.qkv_bias is True)
@@ -94,32 +115,35 @@ class Attention(Record):
         gate: tuple[Matrix, ...] = ()
         if isinstance(self.gated, str):
             gate = (Matrix("out_gate", d_model, n if self.gated == "head" else n * self.d_v),)
-        return (q, *made, *gate, Matrix("o", n * self.d_v, d_model, self.out_bias))
+        return (q, *made, *gate, Matrix("o", n * self.d_v, d_model, self.out_bias), *self.index_matrices(d_model))
+
+    def index_matrices(self, d_model: int) -> tuple[Matrix, ...]:
+        """index_q (D, n·d), index_k (D, d), and index_weights (D, n) where it weighs its heads."""
+        x = self.indexer
+        if x is None or x.shared:
+            return ()
+        weights = (Matrix("index_weights", d_model, x.n_heads),) if x.weighted else ()
+        return (Matrix("index_q", d_model, x.n_heads * x.d_head), Matrix("index_k", d_model, x.d_head), *weights)
 
     @property
     def n_vector_params(self) -> int:
-        """Scales of the query and key norms, 2·H (per head), N·H + K·H (full width) or none; a sink a head."""
+        """Scales of the query and key norms, 2·H (per head), N·H + K·H (full width) or none; a sink a head; the indexer's
+        query and key norm, 2·d."""
         n_keys = 0 if self.values == "earlier" else self.n_kv_heads
         per_head = self.d_head * (1 + bool(n_keys))
         widths = {"none": 0, "head": per_head, "full": (self.n_heads + n_keys) * self.d_head}
-        return widths[self.qk_norm] * (2 if self.norm_bias else 1) + (self.n_heads if self.sinks else 0)
+        index = 2 * self.index_elements_per_token
+        return widths[self.qk_norm] * (2 if self.norm_bias else 1) + (self.n_heads if self.sinks else 0) + index
 
     @property
     def cache_elements_per_token(self) -> int:
         """Keys and values of one token of one sequence in one layer, K·(H + Hv): what attention reads."""
         return self.n_kv_heads * (self.d_head + self.d_v)
 
-
-class Indexer(Record):
-    """The lightning indexer of sparse attention: scores every earlier token cheaply; the `top_k` best are attended to.
-
-    `shared`: this layer takes the selection of the last layer that made one (no parameters, no cache).
-    """
-
-    n_heads: Count
-    d_head: Width
-    top_k: Width
-    shared: bool = False
+    @property
+    def index_elements_per_token(self) -> int:
+        """The index key, d, where this layer makes its own selection."""
+        return self.indexer.d_head if self.indexer is not None and not self.indexer.shared else 0
 
 
 class Latent(Record):

@@ -20,8 +20,6 @@ local and global attention is one group of two layers. A layer is a mixer (tagge
 Every record lists its weight `matrices`; parameters, bytes and FLOPs of the layers are all counted from those lists.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
@@ -29,7 +27,7 @@ from pydantic import Field, model_validator
 from roofline.errors import SpecError
 from roofline.specs.ffns import Moe
 from roofline.specs.hardware import Id
-from roofline.specs.layers import Formats, Group, Layer, Norm, kinds_of
+from roofline.specs.layers import Formats, Groups, Layer, Norm, kinds_of
 from roofline.specs.matrix import Count, Matrix, Vectors, Width
 from roofline.specs.record import Names, Record
 from roofline.specs.towers import Product, Tower
@@ -113,7 +111,7 @@ class Model(Record):
     positions: Positions = Field(default_factory=Positions)
     residual_streams: Annotated[int, Field(ge=1, le=64)] = 1
     towers: Annotated[tuple[Tower, ...], Field(max_length=8, strict=False)] = ()
-    layers: Annotated[tuple[Group, ...], Field(min_length=1, max_length=1000, strict=False)]
+    layers: Annotated[Groups, Field(min_length=1)]
     head: Head | None = Field(default_factory=Head)
     readout: Annotated[tuple[Product, ...], Field(max_length=8, strict=False)] = ()
     vectors: dict[str, Vectors] = Field(default_factory=dict)
@@ -135,6 +133,16 @@ class Model(Record):
     def generates(self) -> bool:
         """Whether it has a head to make tokens with; an encoder reads, once."""
         return self.head is not None
+
+    @property
+    def remembers(self) -> bool:
+        """Whether a tower's outputs are cross-attended to, and kept as keys and values."""
+        return any(tower.feeds == "memory" for tower in self.towers)
+
+    @property
+    def reads_a_source(self) -> bool:
+        """Whether its prompt is read by a text encoder (T5, BART), and the decoder starts afresh."""
+        return any(tower.kind == "text" for tower in self.towers)
 
     @property
     def d_embedding(self) -> int:
@@ -175,10 +183,13 @@ class Model(Record):
         return self.d_embedding if self.embedding.sums_first else self.d_model
 
     @property
-    def stream_matrix(self) -> Matrix:
-        """How s residual streams are mixed before and after a sub-layer (hyper-connections): (s·D, s·(2 + s))."""
+    def stream_matrices(self) -> tuple[Matrix, ...]:
+        """How s residual streams are mixed (hyper-connections): before and after a sub-layer (s·D, s·(2 + s)), before the
+        head (s·D, s); none for a single stream."""
         s = self.residual_streams
-        return Matrix("streams", s * self.d_model, s * (2 + s))
+        if s == 1:
+            return ()
+        return Matrix("streams", s * self.d_model, s * (2 + s)), Matrix("streams", s * self.d_model, s)
 
     @property
     def head_matrix(self) -> Matrix:
@@ -193,8 +204,8 @@ class Model(Record):
         s = self.residual_streams
         if s == 1:
             return 0
-        site = self.stream_matrix.n_weights + s * (2 + s) + 3
-        return 2 * self.n_layers * site + s * s * self.d_model + s + 1
+        mix, merge = self.stream_matrices
+        return 2 * self.n_layers * (mix.n_weights + s * (2 + s) + 3) + merge.n_weights + s + 1
 
     @property
     def n_vector_params(self) -> int:
@@ -273,8 +284,7 @@ class Model(Record):
     @model_validator(mode="after")
     def _memory_for_cross_attention(self) -> Self:
         crosses = any(layer.cross is not None for _, layer in self.layer_kinds())
-        feeds = any(t.feeds == "memory" for t in self.towers)
-        if crosses != feeds:
+        if crosses != self.remembers:
             raise SpecError(
                 "layers: cross-attention expects a tower with feeds: memory"
                 if crosses

@@ -22,7 +22,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, model_validator
 
-from roofline.dtypes import FORMATS, Format, format_named
+from roofline.dtypes import FORMATS, Format, format_named, stored_as
 from roofline.errors import SpecError, UnknownName, shorten
 from roofline.specs.hardware import Hardware
 from roofline.specs.layers import Layer
@@ -112,17 +112,16 @@ class Numerics:
 
     def store(self, role: str) -> Format:
         """The format the matrix of a role is stored in: asked for, the checkpoint's own, or as the recipe leaves it."""
-        if role == "head" and self.head is not None:
-            return self.head
-        if self.own is not None and role in self.own:
-            return format_named(self.own[role])
-        return FORMATS[self.kept] if self._left_alone(role) else self.weights
+        return self._stored(role)[0]
 
     def bytes_per_element(self, role: str) -> float:
         """Stored bytes of one element of the matrix of a role, scales included [B]."""
-        store = self.store(role)
-        named = (role == "head" and self.head is not None) or (self.own is not None and role in self.own)
-        return (store.bits if named else store.bits_of(role)) / 8.0
+        return self._stored(role)[1] / 8.0
+
+    def _stored(self, role: str) -> tuple[Format, float]:
+        asked = {} if self.head is None else {"head": self.head.name}
+        own = {r: name for r, name in (self.own or {}).items() if r != "*"}
+        return stored_as(role, asked, own, {"*": self.weights.name}, kept=self.kept)
 
     def of_layer(self, layer: Layer) -> Numerics:
         """Those of one layer, where the checkpoint stores it otherwise than the rest."""

@@ -82,22 +82,23 @@ def _plain(value: Any) -> Any:
 
 
 def _one_line(error: ValidationError, cls: type[BaseModel], where: str) -> RooflineError:
-    problems = explain_validation(error, cls)
+    problem, n = explain_validation(error, cls, most=1)[0], error.error_count()
     first = error.errors(include_url=False)[0].get("ctx", {}).get("error")
-    if len(problems) == 1 and isinstance(first, RooflineError) and not isinstance(first, SpecError):
+    if n == 1 and isinstance(first, RooflineError) and not isinstance(first, SpecError):
         return first
-    more = f"  (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-    return SpecError(f"{where}: {problems[0]}{more}")
+    more = f"  (and {n - 1} more)" if n > 1 else ""
+    return SpecError(f"{where}: {problem}{more}")
 
 
-def explain_validation(error: ValidationError, cls: type[BaseModel]) -> list[str]:
-    """One sentence a problem: the dotted place, then what was expected and what came."""
+def explain_validation(error: ValidationError, cls: type[BaseModel], *, most: int = 100) -> list[str]:
+    """One sentence a problem, of the first so many: the dotted place, then what was expected and what came."""
     problems = []
-    for item in sorted(error.errors(include_url=False), key=lambda e: e["type"] != "extra_forbidden"):
+    for item in sorted(error.errors(include_url=False), key=lambda e: e["type"] != "extra_forbidden")[:most]:
         steps = [s for s in item["loc"] if s != "[key]" and not (isinstance(s, str) and s.startswith("function-"))]
         place = "".join(f"{s}: " for s in (".".join(shorten(str(s), 40) for s in steps),) if s)
         problems.append(place + _sentence(dict(item), steps, cls))
-    return problems
+    more = error.error_count() - most
+    return problems if more <= 0 else [*problems, f"and {more:,} more"]
 
 
 def _sentence(item: dict[str, Any], steps: list[int | str], cls: type[BaseModel]) -> str:
@@ -112,6 +113,9 @@ def _sentence(item: dict[str, Any], steps: list[int | str], cls: type[BaseModel]
         return str(context.get("error", item["msg"]))
     if kind == "literal_error":
         return f"expected one of {context['expected']}, got {shown(value)}{_near(value, context['expected'])}"
+    if kind in ("too_short", "too_long") and context.get("actual_length") is not None:
+        bound = f"least {context['min_length']:,}" if kind == "too_short" else f"most {context['max_length']:,}"
+        return f"expected at {bound} items, got {context['actual_length']:,}"
     if kind == "union_tag_invalid":
         return f"unknown kind {context['tag']!r}; expected one of {context['expected_tags']}"
     if kind == "union_tag_not_found":

@@ -5,8 +5,6 @@ Each names its weight `matrices`, the parameters that stand in vectors, the `sta
 keeps the d_conv − 1 inputs before the current one (transformers' own cache keeps d_conv).
 """
 
-from __future__ import annotations
-
 from typing import Literal, Self
 
 from pydantic import model_validator

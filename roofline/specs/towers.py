@@ -5,14 +5,12 @@ prompt, as image tokens do in most vision-language models, or is attended to by 
 values.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field
 
 from roofline.specs.images import ImageRule
-from roofline.specs.layers import Group, Layer, Norm, kinds_of
+from roofline.specs.layers import Groups, Layer, Norm, kinds_of
 from roofline.specs.matrix import Count, Matrix, Vectors, Width
 from roofline.specs.record import Record
 
@@ -60,7 +58,7 @@ class Tower(Record):
     stem: Annotated[tuple[Product, ...], Field(strict=False)] = ()
     norm: Norm = Field(default_factory=Norm)
     n_norms: Annotated[int, Field(ge=0, le=16)] = 0
-    layers: Annotated[tuple[Group, ...], Field(max_length=1000, strict=False)] = ()
+    layers: Groups = ()
     projector: Annotated[tuple[Product, ...], Field(strict=False)] = ()
     vectors: dict[str, Vectors] = Field(default_factory=dict)
     feeds: Literal["prompt", "memory"] = "prompt"

@@ -119,6 +119,10 @@ class Timing:
         """Everything streamed through device memory [B]."""
         return self._gather(summed(self._rows, "streamed_bytes").at)
 
+    def total(self, quantity: str) -> Num:
+        """Σ over ops of a quantity of the ledger, such as "weight_bytes_max", for every point of the grid."""
+        return self._gather(summed(self._rows, quantity).at)
+
     @cached_property
     def compulsory_bytes(self) -> Num:
         """The least any execution streams [B]."""
@@ -209,9 +213,11 @@ class Timing:
         return f"Timing({ms:.4g} ms, floor {floor_ms:.4g} ms, {self.bound}-bound on {self.chip.id})"
 
     def _gather(self, quantity: Callable[[Sums], Num]) -> Num:
-        """A quantity over the whole grid, part by part."""
+        """A quantity over the whole grid, part by part; a value for every point, also where it is the same for all."""
         if self._shape is None:
-            return quantity(self._parts[0][1]())
+            value = quantity(self._parts[0][1]())
+            shape = np.broadcast_shapes(*(np.shape(asked) for asked in self.coordinates.values()))
+            return value if np.shape(value) == shape else np.broadcast_to(value, shape).copy()
         out = np.empty(int(np.prod(self._shape)))
         for where, sums in self._parts:
             out[where] = quantity(sums())

@@ -9,8 +9,9 @@ from typing import Literal, TypeAlias
 from roofline.ledger import Linear, Op, Row
 from roofline.specs.mixers import Attention, CrossAttention, Latent
 from roofline.specs.precision import Numerics
+from roofline.work.indexer import index_scores
 from roofline.work.place import Place
-from roofline.work.sight import Sight
+from roofline.work.sight import ALL, Sight
 from roofline.work.sums import Sum
 
 __all__ = ["AttentionKernel", "attention", "attention_core", "cross_attention", "kv_bytes_per_token", "scores_moved"]
@@ -40,10 +41,11 @@ def kv_bytes_per_token(mixer: Attention | CrossAttention | Latent, *, numerics: 
 
 
 def attention(mixer: Attention, at: Place, *, kernel: AttentionKernel) -> Iterator[Row]:
-    """The mixer's rows in order: q, and k and v where it makes them (one launch), the attention itself, o."""
-    *made, out = mixer.matrices(at.d_model)
+    """The mixer's rows in order: q, and k and v where it makes them (one launch), an indexer's, the attention itself, o."""
+    *made, out = (m for m in mixer.matrices(at.d_model) if not m.role.startswith("index_"))
     for matrix in made:
         yield at.product(matrix, n_launch=1.0 if matrix.role == "q" else 0.0)
+    yield from index_scores(mixer, at)
     yield attention_core(mixer, at, kernel=kernel)
     yield at.product(out)
 
@@ -80,6 +82,8 @@ def attention_core(mixer: Attention, at: Place, *, kernel: AttentionKernel) -> R
     -----
     Assumes softmax, scaling, masking and rotation cost 0 FLOP (convention of FLOP counters), tiles are exact, and keys of
     this pass reach the kernel as activations. A chunked layer sees its running chunk only: its reads fall at each new one.
+    Under an indexer a query sees as many tokens as a window of top_k; T queries read min(S, T·(k − 1)) cached tokens, as if
+    their picks all differed, at least what one of them picks.
 
     References
     ----------
@@ -103,8 +107,10 @@ def attention_core(mixer: Attention, at: Place, *, kernel: AttentionKernel) -> R
     n, k, h, d_v = mixer.n_heads, mixer.n_kv_heads, mixer.d_head, mixer.d_v
     sight = Sight.of(mixer)
     tokens, pairs = at.tokens, Sum("pairs", sight, at.stream).linear
-    seen, held = Sum("seen", sight, at.stream).linear, Sum("held", sight, at.stream).linear
-    formed = Sum("square", sight, at.stream).linear if kernel == "eager" else pairs
+    picks = mixer.indexer is not None
+    seen, drawn = (Sum(name, sight, at.stream).linear for name in ("seen", "picked" if picks else "seen"))
+    held = Sum("agreed" if picks else "held", sight, at.stream).linear
+    formed = Sum("square", ALL if picks else sight, at.stream).linear if kernel == "eager" else pairs
     per_pair = 2.0 * n * (h + d_v)
     per_token = kv_bytes_per_token(mixer, numerics=at.numerics)
     reads = per_token if mixer.causal else 0.0
@@ -122,7 +128,7 @@ def attention_core(mixer: Attention, at: Place, *, kernel: AttentionKernel) -> R
         extra_flops=(formed - pairs) * per_pair,
         row_flops=(seen + tokens) * (2.0 * k * (h + d_v)),
         score_elements=formed * float(n),
-        kv_read_bytes=seen * reads,
+        kv_read_bytes=drawn * reads,
         kv_read_bytes_min=held * reads,
         kv_write_bytes=tokens * (per_token if mixer.caches else 0.0),
         act_bytes=tokens * ((n + k) * (h + d_v) * at.numerics.activation_bytes) + scores_moved(formed, n, kernel),
@@ -141,7 +147,7 @@ def cross_attention(mixer: CrossAttention, at: Place, *, kernel: AttentionKernel
 
         flops        = Σ 4 · N · H · T·M              no mask: every token sees all M
         k, v         = Σ 2 · (new outputs) · D_m · K·H, each, once a request
-        cache read   = Σ M · 2·K·H · bits/8           constant in the text's length
+        cache read   = Σ M · 2·K·H · bits/8           constant in the text's length; at least, what was there before
         cache write  = Σ (new outputs) · 2·K·H · bits/8
 
     References: Vaswani et al. 2017, arXiv:1706.03762, §3.2.3 ("encoder-decoder attention").
@@ -161,15 +167,15 @@ def cross_attention(mixer: CrossAttention, at: Place, *, kernel: AttentionKernel
         repeat=at.repeat,
         shape=f"(T, {h}) × ({h}, M) × {n} heads, and back",
         products=(
-            ("scores", f"(T, {h}) × ({h}, M) × {n} heads", 0.5),
-            ("values", f"(T, M) × (M, {h}) × {n} heads", 0.5),
+            ("cross_scores", f"(T, {h}) × ({h}, M) × {n} heads", 0.5),
+            ("cross_values", f"(T, M) × (M, {h}) × {n} heads", 0.5),
         ),
         m=at.tokens,
         flops=crossed * (4.0 * n * h),
         row_flops=memory * (4.0 * mixer.n_kv_heads * h),
         score_elements=crossed * float(n),
         kv_read_bytes=memory * per_output,
-        kv_read_bytes_min=memory * per_output,
+        kv_read_bytes_min=(memory - made) * per_output,
         kv_write_bytes=made * per_output,
         act_bytes=at.tokens * (2.0 * n * h * at.numerics.activation_bytes) + scores_moved(crossed, n, kernel),
         store_dtype=at.numerics.kv.name,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from roofline.ledger import Linear, Op, Row
 from roofline.specs.mixers import Compressed
 from roofline.work.attention import AttentionKernel, scores_moved
-from roofline.work.latent import scored
+from roofline.work.indexer import scored
 from roofline.work.place import Place
 from roofline.work.sight import Sight
 from roofline.work.sums import Entries, Sum

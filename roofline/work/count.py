@@ -141,9 +141,8 @@ def _rows(model: Model, *, numerics: Numerics, how: How) -> Iterator[Row]:
     yield from _stack(model, at, how=how)
     if model.final_norm:
         yield norms(model.norm.n_params(model.d_model), at, name="final_norm")
-    if model.residual_streams != 1:
-        s = model.residual_streams
-        yield at.product(Matrix("streams", s * model.d_model, s), name="merge_streams")
+    for merge in model.stream_matrices[1:]:
+        yield at.product(merge, name="merge_streams")
     for matrix in model.outer_matrices()[1:]:  # the model's own code projects every token, wanted or not
         yield at.product(matrix, name=matrix.role)
     yield from _readout(model, at)
@@ -187,8 +186,8 @@ def _stack(model: Model, at: Place, *, how: How) -> Iterator[Row]:
     for (repeat, layer), prefix in zip(kinds, nicknames([layer for _, layer in kinds]), strict=True):
         stream: Stream = "informed" if layer.only_with_memory else at.stream
         here = replace(at, numerics=at.numerics.of_layer(layer), prefix=prefix, repeat=float(repeat), stream=stream)
-        rotated, streams = model.positions.kind == "rope", model.residual_streams
-        rows = partial(_layer, layer, norm=model.norm, rotated=rotated, how=how, streams=streams)
+        rotated, mixing = model.positions.kind == "rope", model.stream_matrices[:1]
+        rows = partial(_layer, layer, norm=model.norm, rotated=rotated, how=how, mixing=mixing)
         reads_earlier = any(isinstance(mixer, Attention) and mixer.values == "earlier" for mixer in layer.mixers)
         yield from _skippable(rows, here) if reads_earlier else rows(here)
 
@@ -208,10 +207,11 @@ def _skippable(rows: Callable[[Place], Iterator[Row]], at: Place) -> Iterator[Ro
         )
 
 
-def _layer(layer: Layer, at: Place, *, norm: Norm, rotated: bool, how: How, streams: int = 1) -> Iterator[Row]:
+def _layer(
+    layer: Layer, at: Place, *, norm: Norm, rotated: bool, how: How, mixing: tuple[Matrix, ...] = ()
+) -> Iterator[Row]:
     """Mixer, cross-attention, FFN, elementwise. One case a kind, here and nowhere else."""
-    if streams != 1:
-        mix = Matrix("streams", streams * at.d_model, streams * (2 + streams))
+    for mix in mixing:
         yield replace(at, repeat=2.0 * at.repeat).product(mix, name="mix_streams")
     for mixer in layer.mixers:
         yield from _mixer(mixer, at, how=how)
@@ -233,7 +233,7 @@ def _layer(layer: Layer, at: Place, *, norm: Norm, rotated: bool, how: How, stre
     for matrix in layer.side_matrices(at.d_model):
         twice = 2.0 if matrix.role == "altup_route" else 1.0  # once to foretell the other streams, once to correct them
         yield at.product(matrix, m=at.tokens * twice)
-    yield elementwise(layer, at, norm=norm, rotated=rotated, n_streams=streams)
+    yield elementwise(layer, at, norm=norm, rotated=rotated, n_streams=mixing[0].d_in // at.d_model if mixing else 1)
 
 
 def _mixer(mixer: SingleMixer, at: Place, *, how: How) -> Iterator[Row]:

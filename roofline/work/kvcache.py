@@ -20,7 +20,7 @@ from roofline.specs.precision import Numerics
 from roofline.specs.recurrent import Delta, LinearAttention, Mamba, Mamba2, Rglru, ShortConv
 from roofline.work.recurrent import state_bytes_of
 
-__all__ = ["CachePolicy", "cache_bytes", "recurrent_bytes"]
+__all__ = ["CachePolicy", "cache_bytes", "recurrent_bytes", "token_bytes"]
 
 CachePolicy: TypeAlias = Literal["window", "allocated"]
 
@@ -38,14 +38,16 @@ def cache_bytes(
 
         B · Σ_layers elements(context) · bits/8
 
-        attention        min(context, W) · K·(H + Hv);  0 where an earlier layer's cache is read, or an encoder reads
+        attention        min(context, W) · K·(H + Hv), and d a token of an indexer's;
+                         0 where an earlier layer's cache is read, or an encoder reads
         latent           context · (R + r), and d a token of the indexer's
         compressed       min(context, W) · H, and ⌊context/r⌋ · (H + d of the indexer's)
         cross-attention  M · 2·K·H, whatever the context
         recurrent        0: its state is `recurrent_bytes`
 
-    policy "window" is what the mathematics needs: a window or a chunk keeps its last W tokens (a cache at rest may hold
-    W − 1, and the current token makes W). "allocated" keeps every layer at full length, as several engines do.
+    policy "window" keeps what a rolling cache needs: the last W tokens of a window or of chunks (at rest it may hold W − 1,
+    and the current token makes W; of a chunk a pass reads only what is there of the running one). "allocated" keeps every
+    layer at full length, as several engines do.
 
     Returns
     -------
@@ -70,6 +72,20 @@ def cache_bytes(
     return n_seq * (elements * (numerics.kv.bits / 8.0))
 
 
+def token_bytes(model: Model, *, numerics: Numerics) -> float:
+    """Cache of one token while no window is full; entries that stand for several tokens in equal parts.  [B]
+
+    >>> from roofline.specs.catalog import model
+    >>> from roofline.specs.precision import Precision
+    >>> v4 = model("deepseek-v4-flash")     # 43·512 + 21·(512 + 128)/4 + 20·512/128 elements of 2 B
+    >>> token_bytes(v4, numerics=Precision(kv="bf16").of(v4))
+    50912.0
+    """
+    mixers = [mixer for _, layer in model.layer_kinds() for mixer in layer.mixers]
+    n = max((float(x.ratio or 1) for x in mixers if isinstance(x, Compressed)), default=1.0)
+    return float(cache_bytes(model, context_tokens=n, n_seq=1.0, numerics=numerics)) / n
+
+
 def _elements(layer: Layer, context: Num, memory: Num, policy: CachePolicy) -> Num:
     """Elements one sequence keeps in one layer."""
     crossed: Num = 0.0 if layer.cross is None else memory * float(layer.cross.cache_elements_per_token)
@@ -79,7 +95,7 @@ def _elements(layer: Layer, context: Num, memory: Num, policy: CachePolicy) -> N
 def _kept(mixer: SingleMixer, context: Num, policy: CachePolicy) -> Num:
     match mixer:
         case Attention() as x if x.caches:
-            return _held(context, x.window, policy) * float(x.cache_elements_per_token)
+            return _held(context, x.window, policy) * float(x.cache_elements_per_token + x.index_elements_per_token)
         case Latent() as x:
             return context * float(x.cache_elements_per_token + x.index_elements_per_token)
         case Compressed() as x:

@@ -8,13 +8,14 @@ from typing import Literal, TypeAlias
 
 from roofline.ledger import Linear, Op, Row
 from roofline.specs.matrix import Matrix
-from roofline.specs.mixers import Indexer, Latent
+from roofline.specs.mixers import Latent
 from roofline.work.attention import AttentionKernel, kv_bytes_per_token, scores_moved
+from roofline.work.indexer import index_scores
 from roofline.work.place import Place
 from roofline.work.sight import ALL, Sight
 from roofline.work.sums import Cheaper, Sum, SumName
 
-__all__ = ["LatentForm", "index_scores", "latent_attention", "scored"]
+__all__ = ["LatentForm", "latent_attention"]
 
 LatentForm: TypeAlias = Literal["auto", "absorbed", "expanded"]
 
@@ -118,12 +119,20 @@ class _Forms:
 
 
 def _made_again(row: Row, matrix: Matrix, forms: _Forms) -> Row:
-    """k_b or v_b: its FLOPs in the cheaper form, and what the form asked for adds (less, where its attention adds more)."""
-    per_row = 2.0 * matrix.d_in * matrix.d_out
+    """k_b or v_b: its FLOPs in the cheaper form, and what the form asked for adds (less, where its attention adds more).
+
+    Expanded, a latent goes in and every head's part comes out, for all tokens; absorbed, every head's part of the query or
+    of the output is turned into a latent's width or back.
+    """
+    x, per_row = forms.mixer, 2.0 * matrix.d_in * matrix.d_out
+    expanded = forms.over("tokens", ALL, expanded=True) + forms.again
+    absorbed = forms.over("tokens", ALL, expanded=False)
+    moved = expanded * (matrix.d_in + matrix.d_out) + absorbed * (matrix.d_out + x.n_heads * x.d_latent)
     return replace(
         row,
         flops=(forms.at.tokens + forms.again_cheapest) * per_row,
         extra_flops=(forms.again - forms.again_cheapest) * per_row,
+        act_bytes=moved * forms.at.numerics.activation_bytes,
     )
 
 
@@ -144,15 +153,7 @@ def _core(x: Latent, at: Place, forms: _Forms, *, kernel: AttentionKernel) -> Ro
         name=f"{at.prefix}attention",
         kind="attention",
         repeat=at.repeat,
-        shape=f"(T, {x.cache_elements_per_token}) × ({x.cache_elements_per_token}, S + T) × {x.n_heads} heads, and back",
-        products=(
-            (
-                "scores",
-                f"(T, {x.cache_elements_per_token}) × ({x.cache_elements_per_token}, S + T) × {x.n_heads} heads",
-                0.5,
-            ),
-            ("values", f"(T, S + T) × (S + T, {x.d_latent}) × {x.n_heads} heads", 0.5),
-        ),
+        shape=f"{x.n_heads} heads over latents of {x.d_latent} + {x.d_rope}, or over {x.d_nope} + {x.d_rope} made of them",
         m=tokens,
         flops=flops,
         extra_flops=forms.core_flops(*formed) - flops,
@@ -163,58 +164,6 @@ def _core(x: Latent, at: Place, forms: _Forms, *, kernel: AttentionKernel) -> Ro
         kv_write_bytes=tokens * per_token,
         act_bytes=(expanded_act + narrow * (n * (2 * x.d_latent + x.d_rope))) * act
         + scores_moved(Sum(formed[0], formed[1], at.stream).linear, x.n_heads, kernel),
-        store_dtype=at.numerics.kv.name,
-        compute_dtype=at.numerics.dense,
-    )
-
-
-def index_scores(mixer: Latent, at: Place) -> Iterator[Row]:
-    """The indexer that picks: its products, and one cheap score of every visible token.  [FLOP, B]
-
-        flops        = Σ pairs · 2·n·(d + 1)      n index heads of d: q·k, and the weighted sum over heads
-        cache read   = Σ S · d · bits/8           every index key, for one query as for many
-        cache write  = Σ T · d · bits/8
-
-    A layer whose indexer is `shared` takes the picks of an earlier one and has none of this.
-
-    References: DeepSeek-AI 2025, arXiv:2512.02556, §2.
-    """
-    x = mixer.indexer
-    if x is None or x.shared:
-        return
-    for matrix in mixer.index_matrices(at.d_model):
-        yield at.product(matrix, n_launch=0.0 if matrix.role == "index_weights" else 1.0)
-    per_token = mixer.index_elements_per_token * at.numerics.kv.bits / 8.0
-    yield scored(
-        at,
-        name="index_scores",
-        pairs=Sum("pairs", ALL, at.stream).linear,
-        seen=Sum("seen", ALL, at.stream).linear,
-        held=Sum("held", ALL, at.stream).linear,
-        made=at.tokens,
-        indexer=x,
-        per_entry=per_token,
-    )
-
-
-def scored(
-    at: Place, *, name: str, pairs: Linear, seen: Linear, held: Linear, made: Linear, indexer: Indexer, per_entry: float
-) -> Row:
-    """Index scores over entries: 2·n·(d + 1) FLOP a pair; entries of `per_entry` bytes read and written."""
-    n, d = indexer.n_heads, indexer.d_head
-    return Op(
-        name=f"{at.prefix}{name}",
-        kind="attention",
-        repeat=at.repeat,
-        shape=f"(T, {d}) × ({d}, S + T) × {n} index heads",
-        m=at.tokens,
-        flops=pairs * (2.0 * n * (d + 1)),
-        row_flops=seen * (2.0 * d),
-        score_elements=pairs * float(n),
-        kv_read_bytes=seen * per_entry,
-        kv_read_bytes_min=held * per_entry,
-        kv_write_bytes=made * per_entry,
-        act_bytes=at.tokens * (n * (d + 1) * at.numerics.activation_bytes),
         store_dtype=at.numerics.kv.name,
         compute_dtype=at.numerics.dense,
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from roofline.specs.ffns import Moe
 from roofline.specs.layers import Layer
-from roofline.specs.mixers import Attention
+from roofline.specs.mixers import Attention, Compressed
 
 __all__ = ["nicknames"]
 
@@ -38,6 +38,8 @@ def _mixer(layer: Layer) -> str:
     mixer = layer.mixer
     if mixer is None:
         return "cross" if layer.cross is not None else ""
+    if isinstance(mixer, Compressed):
+        return "windowed" if mixer.ratio is None else "coarse" if mixer.indexer is None else "fine"
     if not isinstance(mixer, Attention):
         return mixer.kind
     return "global" if mixer.window is None else "local"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TypeAlias
 
-from roofline.ledger import Op, Row
+from roofline.ledger import Linear, Op, Row
 from roofline.specs.matrix import Matrix
 from roofline.specs.recurrent import Delta, LinearAttention, Mamba, Mamba2, Rglru, ShortConv
 from roofline.work.place import Place
@@ -29,8 +29,9 @@ def scan_flops(mixer: Recurrent) -> float:
         short convolution      no state but its own last inputs           0
 
     A multiply-add of a contraction is 2; the decay a·h, gates, Δ·x and the skip D·x are elementwise and cost 0, by the
-    convention this library follows everywhere. Chunked kernels add products within a chunk to use matrix units; that is an
-    execution's choice and not counted: this is the least of all forms.
+    convention this library follows everywhere. Chunked kernels trade the recurrence for products within a chunk, which suit
+    matrix units and cost more or, for short prompts, less: an execution's choice that is not counted, and so the floor asks
+    nothing of the scan but its state.
 
     References: Gu, Dao 2023, arXiv:2312.00752; Dao, Gu 2024, arXiv:2405.21060; Yang et al. 2024, arXiv:2412.06464; Qin et
     al. 2024, arXiv:2401.04658.
@@ -105,6 +106,7 @@ def _scan(mixer: Recurrent, at: Place) -> Row:
         shape=f"a state of {mixer.state_elements:,} a sequence" if mixer.state_elements else "last inputs, gates",
         m=at.tokens,
         flops=at.tokens * scan_flops(mixer),
+        flops_min=Linear(),
         state_bytes=(written + read) * state,
         act_bytes=at.tokens * (4.0 * inner * at.numerics.activation_bytes),
         store_dtype="fp32",

@@ -25,8 +25,9 @@ class Sight:
 
     @classmethod
     def of(cls, mixer: Attention) -> Sight:
-        """That of an attention layer."""
-        return cls(mixer.window, mixer.chunked, mixer.causal)
+        """That of an attention layer: its window, or as many tokens as an indexer picks."""
+        window = mixer.window if mixer.indexer is None else mixer.indexer.top_k
+        return cls(window, mixer.chunked, mixer.causal)
 
 
 ALL = Sight()

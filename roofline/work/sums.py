@@ -18,7 +18,7 @@ from roofline.num import Num, same
 from roofline.work.sight import ALL, Sight, pairs, rectangle, seen
 from roofline.work.step import Seqs, Step
 
-__all__ = ["Cheaper", "Entries", "PassSums", "Stream", "Sum", "SumName", "Touched"]
+__all__ = ["Beyond", "Cheaper", "Entries", "PassSums", "Stream", "Sum", "SumName", "Touched"]
 
 Stream: TypeAlias = Literal["text", "inputs", "informed", "asked", "wanted"]
 """Whose tokens: the sequences' new ones; what a tower reads; of sequences with something to cross-attend to; of those whose
@@ -270,6 +270,24 @@ class Cheaper(_Key):
         return same(value, value)
 
 
+@dataclass(frozen=True, slots=True)
+class Beyond(_Key):
+    """Another sum, over those parts of a step that are longer than a limit: S + T > limit."""
+
+    sum: Sum
+    limit: int
+
+    def over(self, step: Step) -> Num:
+        """Its value for a step: the parts beyond the limit, added up (`busy` is a yes or no, so at most 1)."""
+        total = add_up(self._of(part) for part in step)
+        return same(np.minimum(total, 1.0), total) if self.sum.name == "busy" else total
+
+    def _of(self, part: Seqs) -> Num:
+        s = part if self.sum.stream == "text" else getattr(part, self.sum.stream)
+        value = self.sum.of(part) * np.greater(s.n_past + s.n_new, float(self.limit))
+        return same(value, value)
+
+
 class PassSums(Mapping[Hashable, Num]):
     """The sums of one step, each computed when first asked for."""
 
@@ -280,7 +298,7 @@ class PassSums(Mapping[Hashable, Num]):
     def __getitem__(self, key: Hashable) -> Num:
         """Σ over the parts of the step."""
         if key not in self._known:
-            if not isinstance(key, (Sum, Touched, Entries, Cheaper)):
+            if not isinstance(key, (Sum, Touched, Entries, Cheaper, Beyond)):
                 raise KeyError(key)
             self._known[key] = key.over(self._step)
         return self._known[key]

@@ -63,8 +63,8 @@ def deployed(model: rl.Model) -> rl.Deployment:
         (encoding, 0, Request(n_new=9)),
         (seeing, 0, Request(n_new=9)),
         (crossing, 0, Request(n_new=9)),
-        (seeing, 2, Request(n_new=9 + 2 * 7, n_inputs=2, n_input_tokens=40)),
-        (crossing, 2, Request(n_new=9, n_inputs=2, n_input_tokens=40, n_memory=80)),
+        (seeing, 2, Request(n_new=9 + 2 * 7, n_images=2, n_inputs=2, n_input_tokens=40)),
+        (crossing, 2, Request(n_new=9, n_images=2, n_inputs=2, n_input_tokens=40, n_memory=80)),
         (translating, 0, Request(n_new=1, n_inputs=1, n_input_tokens=9, n_memory=9)),
         (hearing, 0, Request(n_new=9, n_inputs=1, n_input_tokens=1500, n_memory=1500)),
     ],
@@ -76,7 +76,7 @@ def test_a_prompt_of_nine_tokens_becomes_the_first_pass_of_its_kind(model: Any, 
 def test_an_image_in_tiles_is_several_inputs() -> None:
     """150 × 150 pixels in tiles of 100: 2 × 2 tiles and a copy, five units of 50 patches; 5·10 tokens and 4 separators."""
     asked = request(seeing(TILES), prompt_tokens=9.0, images=3, image_size=(150, 150))
-    assert asked == Request(n_new=9 + 3 * 54, n_inputs=15, n_input_tokens=50)
+    assert asked == Request(n_new=9 + 3 * 54, n_images=3, n_inputs=15, n_input_tokens=50)
 
 
 def test_outputs_that_are_attended_to_may_be_fewer_than_the_tower_s_tokens() -> None:

@@ -180,7 +180,7 @@ def test_every_layer_of_the_collection_has_the_parameters_of_ours() -> None:
     for name in sorted((set(published) & MODELS) - towers):
         m = model(name)
         s = m.residual_streams
-        streams = 2 * m.n_layers * (m.stream_matrix.n_weights + s * (2 + s) + 3) if s > 1 else 0
+        streams = 2 * m.n_layers * (m.stream_matrices[0].n_weights + s * (2 + s) + 3) if s > 1 else 0
         stacks = [(m.layer_kinds(), m.d_model, m.norm), *((t.layer_kinds(), t.d_model, t.norm) for t in m.towers)]
         inside = sum(
             n * (sum(x.n_params for x in layer.matrices(width)) + layer.n_vector_params(width, norm))

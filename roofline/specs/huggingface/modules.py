@@ -29,23 +29,24 @@ _IN_A_LAYER = {
     "kv": "self_attn.kv_proj",
     "o_a": "self_attn.o_a_proj",
     "o_b": "self_attn.o_b_proj",
-    "index_q": "self_attn.indexer.wq_b",
-    "index_k": "self_attn.indexer.wk",
+    "index_q": "self_attn.indexer.wq_b self_attn.index_q_proj",
+    "index_k": "self_attn.indexer.wk self_attn.index_k_proj",
     "index_weights": "self_attn.indexer.weights_proj",
     "gate": "mlp.gate_proj feed_forward.gate_proj mlp.gate_up_proj",
     "up": "mlp.up_proj feed_forward.up_proj mixer.up_proj mlp.gate_up_proj mlp.fc1 fc1 mlp.dense_h_to_4h",
     "down": "mlp.down_proj feed_forward.down_proj mixer.down_proj mlp.fc2 fc2 mlp.dense_4h_to_h",
     "expert_gate": "mlp.experts.0.gate_proj mlp.experts.gate_up_proj block_sparse_moe.experts.0.w1 "
-    "feed_forward.experts.gate_up_proj feed_forward.experts.0.gate_proj",
+    "feed_forward.experts.gate_up_proj feed_forward.experts.0.gate_proj ffn.experts.0.w1",
     "expert_up": "mlp.experts.0.up_proj mlp.experts.gate_up_proj block_sparse_moe.experts.0.w3 "
-    "feed_forward.experts.gate_up_proj feed_forward.experts.0.up_proj mixer.experts.0.up_proj",
+    "feed_forward.experts.gate_up_proj feed_forward.experts.0.up_proj mixer.experts.0.up_proj ffn.experts.0.w3",
     "expert_down": "mlp.experts.0.down_proj mlp.experts.down_proj block_sparse_moe.experts.0.w2 "
-    "feed_forward.experts.down_proj feed_forward.experts.0.down_proj mixer.experts.0.down_proj",
-    "shared_gate": "mlp.shared_experts.gate_proj mlp.shared_expert.gate_proj feed_forward.shared_expert.gate_proj",
+    "feed_forward.experts.down_proj feed_forward.experts.0.down_proj mixer.experts.0.down_proj ffn.experts.0.w2",
+    "shared_gate": "mlp.shared_experts.gate_proj mlp.shared_expert.gate_proj feed_forward.shared_expert.gate_proj "
+    "block_sparse_moe.shared_experts.gate_proj",
     "shared_up": "mlp.shared_experts.up_proj mlp.shared_expert.up_proj feed_forward.shared_expert.up_proj "
-    "mixer.shared_experts.up_proj",
+    "mixer.shared_experts.up_proj block_sparse_moe.shared_experts.up_proj",
     "shared_down": "mlp.shared_experts.down_proj mlp.shared_expert.down_proj feed_forward.shared_expert.down_proj "
-    "mixer.shared_experts.down_proj",
+    "mixer.shared_experts.down_proj block_sparse_moe.shared_experts.down_proj",
     "latent_down": "mixer.fc1_latent_proj",
     "latent_up": "mixer.fc2_latent_proj",
     "router": "mlp.gate mlp.router block_sparse_moe.gate feed_forward.router mixer.gate",
@@ -58,6 +59,17 @@ _IN_A_LAYER = {
     "dt": "mamba.dt_proj mixer.dt_proj",
     "side_gate": "per_layer_input_gate",
     "side_up": "per_layer_projection",
+}
+_OF_FAMILY = {
+    "gemma4": {  # experts and router stand beside the dense block, not in it
+        "router": "router.proj",
+        "shared_gate": "mlp.gate_proj",
+        "shared_up": "mlp.up_proj",
+        "shared_down": "mlp.down_proj",
+        "expert_gate": "experts.gate_up_proj experts.0.gate_proj",
+        "expert_up": "experts.gate_up_proj experts.0.up_proj",
+        "expert_down": "experts.down_proj experts.0.down_proj",
+    },
 }
 _OUTSIDE = {
     "embedding": ("embed_tokens",),
@@ -83,15 +95,16 @@ UNTOUCHED: Final = ""  # what a pattern assigns to modules that stay in 16 bit
 _MOST_STEPS = 3_000_000
 
 
-def modules(role: str, *, layer: int | None = None) -> tuple[str, ...]:
-    """What the modules behind a role may be called; in a layer, after `layers.N.`.
+def modules(role: str, *, layer: int | None = None, family: str = "") -> tuple[str, ...]:
+    """What the modules behind a role may be called; in a layer, after `layers.N.`, and as the family has it.
 
     >>> modules("kv_a", layer=3), modules("head")
     (('layers.3.self_attn.kv_a_proj_with_mqa',), ('lm_head',))
     """
     if layer is None:
         return _OUTSIDE.get(role, ())
-    return tuple(f"layers.{layer}.{name}" for name in _IN_A_LAYER.get(role, "").split())
+    names = _OF_FAMILY.get(family, _IN_A_LAYER).get(role) or _IN_A_LAYER.get(role, "")
+    return tuple(f"layers.{layer}.{name}" for name in names.split())
 
 
 def tower_modules(kind: str) -> tuple[str, ...]:
@@ -109,11 +122,13 @@ class Patterns:
     def __init__(self, entries: Iterable[tuple[str, str]] = (), *, where: str) -> None:
         self._where = where
         self._plain: dict[str, str] = {}
+        self._ends: set[str] = set()  # last parts of plain names
         self._starts: dict[str, str] = {}
         self._general: list[tuple[re.Pattern[str], bool, int, str]] = []
         self._steps = 0
         for pattern, value in entries:
             self._add(pattern, value)
+        self._lengths = sorted({len(start) for start in self._starts}, reverse=True)
 
     def __bool__(self) -> bool:
         return bool(self._plain or self._starts or self._general)
@@ -124,7 +139,9 @@ class Patterns:
         if pattern.startswith("re:") or "\\" in pattern:
             self._general.append((*_searching(pattern.removeprefix("re:"), self._where), value))
         elif "*" not in pattern:
-            self._plain.setdefault(_BEFORE.sub("", pattern), value)
+            plain = _BEFORE.sub("", pattern)
+            self._plain.setdefault(plain, value)
+            self._ends.add(plain.rpartition(".")[2])
         elif pattern.index("*") == len(pattern) - 1:
             self._starts.setdefault(_BEFORE.sub("", pattern)[:-1], value)
         else:
@@ -133,10 +150,10 @@ class Patterns:
 
     def find(self, names: Sequence[str]) -> str | None:
         """What is assigned to the first of the names that a pattern picks; none where none does."""
-        for name in names:
+        for name in names if self else ():
             found = self._plainly(name)
             if found is None:
-                found = next((self._starts[s] for s in _starts(name) if s in self._starts), None)
+                found = next((self._starts[name[:n]] for n in self._lengths if name[:n] in self._starts), None)
             if found is None:
                 found = self._generally(name)
             if found is not None:
@@ -144,12 +161,11 @@ class Patterns:
         return None
 
     def _plainly(self, name: str) -> str | None:
-        if not self._plain:
-            return None
         parts = name.split(".")
-        runs = (
-            ".".join(parts[i:j]) for n in range(len(parts), 0, -1) for i in range(len(parts) - n + 1) for j in (i + n,)
-        )
+        if self._ends.isdisjoint(parts):
+            return None
+        ends = [j for j, part in enumerate(parts, 1) if part in self._ends]
+        runs = (".".join(parts[j - n : j]) for n in range(len(parts), 0, -1) for j in ends if n <= j)
         return next((self._plain[run] for run in runs if run in self._plain), None)
 
     def _generally(self, name: str) -> str | None:
@@ -161,10 +177,6 @@ class Patterns:
             if any(look(before + name) for before in _SPELT):
                 return value
         return None
-
-
-def _starts(name: str) -> Iterable[str]:
-    return (name[:n] for n in range(len(name), -1, -1))
 
 
 def _searching(text: str, where: str) -> tuple[re.Pattern[str], bool, int]:

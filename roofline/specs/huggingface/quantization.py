@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from roofline.dtypes import format_named
+from roofline.dtypes import stored_as
 from roofline.specs.huggingface.config import Config
 from roofline.specs.huggingface.families.common import grouped
 from roofline.specs.huggingface.modules import modules, tower_modules
-from roofline.specs.huggingface.recipes import Recipe, recipe_of
+from roofline.specs.huggingface.recipes import Recipe, cache_format, recipe_of
 from roofline.specs.layers import Group, Layer
 from roofline.specs.mixers import Compressed
 from roofline.specs.model import Mtp
@@ -30,20 +31,29 @@ def checkpoint_formats(config: Config, shape: dict[str, Any], *, folder: Path | 
     `formats` maps roles to number formats, "*" to the recipe all linear layers are in, and "kv_cache" to the cache's. It is
     the decoder's: a tower is in 16 bit unless its own layers say otherwise.
     """
-    found = _section(config, folder)
+    beside = _beside(config, folder)
+    found = _section(config) or beside
     if found is None or not found.data:
         return {}
     recipe = recipe_of(found, config)
-    return _applied(recipe, shape, half=_half(config, shape))
+    if recipe.kv is None and beside is not None:
+        recipe = replace(recipe, kv=cache_format(beside))
+    family = str(config.data.get("model_type")).removesuffix("_text")
+    return _applied(recipe, shape, half=_half(config, shape), family=family)
 
 
-def _section(config: Config, folder: Path | None) -> Config | None:
-    """The quantisation config: in the config, in its text section, or in a file of its own."""
+def _section(config: Config) -> Config | None:
+    """The quantisation config: in the config, or in its text section."""
     texts = [config.section(k) for k in config.data if k.endswith("text_config") and isinstance(config.data[k], dict)]
     for level in (config, *texts):
         for key in _KEYS:
             if level.given(key):
                 return level.section(key)
+    return None
+
+
+def _beside(config: Config, folder: Path | None) -> Config | None:
+    """The quantisation config in a file of its own."""
     from roofline.specs.huggingface.reader import load_json
 
     for name in _FILES if folder is not None else ():
@@ -60,9 +70,9 @@ def _half(config: Config, shape: Mapping[str, Any]) -> str:
     return "fp16" if any(s in ("float16", "torch.float16", "fp16", "half") for s in said) else "bf16"
 
 
-def _applied(recipe: Recipe, shape: dict[str, Any], *, half: str) -> dict[str, Any]:
+def _applied(recipe: Recipe, shape: dict[str, Any], *, half: str, family: str) -> dict[str, Any]:
     layers = [layer for group in shape["layers"] for _ in range(group.repeat) for layer in group.layers]
-    wanted = [_of_layer(recipe, layer, i, shape["d_model"]) for i, layer in enumerate(layers)]
+    wanted = [_of_layer(recipe, layer, i, shape["d_model"], family=family) for i, layer in enumerate(layers)]
     outside = {role: recipe.of(role, modules(role)) for role in _OUTSIDE}
     base = _base(recipe, wanted, outside, half)
     fields: dict[str, Any] = {}
@@ -75,18 +85,20 @@ def _applied(recipe: Recipe, shape: dict[str, Any], *, half: str) -> dict[str, A
         fields["layers"] = grouped(changed)
     mtp = shape.get("mtp")
     if isinstance(mtp, Mtp):
-        own = _of_layer(recipe, mtp.layer, len(layers), shape["d_model"], also="mtp.layers.0")
+        own = _of_layer(recipe, mtp.layer, len(layers), shape["d_model"], family=family, also="mtp.layers.0")
         fields["mtp"] = mtp.model_copy(update={"layer": _with(mtp.layer, _differing(own, base, half))})
     if recipe.towers and shape.get("towers"):
         fields["towers"] = tuple(_tower(recipe, tower) for tower in shape["towers"])
     return fields
 
 
-def _of_layer(recipe: Recipe, layer: Layer, i: int, d_model: int, *, also: str = "") -> dict[str, str | None]:
+def _of_layer(
+    recipe: Recipe, layer: Layer, i: int, d_model: int, *, family: str, also: str = ""
+) -> dict[str, str | None]:
     """The format of each role of a layer; none where it stays in 16 bit."""
     wanted = {}
     for role in {m.role: None for m in layer.matrices(d_model)}:
-        names = modules(role, layer=i)
+        names = modules(role, layer=i, family=family)
         if also:
             names += tuple(name.replace(f"layers.{i}", also, 1) for name in names)
         wanted[role] = recipe.of(role, names)
@@ -115,9 +127,7 @@ def _differing(wanted: Mapping[str, str | None], base: Mapping[str, str], half: 
 
 
 def _given(role: str, base: Mapping[str, str], half: str) -> str:
-    whole = base.get("*")
-    everywhere = half if whole is None or role in format_named(whole).kept_16bit else whole
-    return base.get(role, everywhere)
+    return stored_as(role, base, kept=half)[0].name
 
 
 def _overridden(

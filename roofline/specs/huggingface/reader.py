@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -15,9 +15,10 @@ from roofline.specs.huggingface.quantization import checkpoint_formats
 from roofline.specs.huggingface.safetensors import Stored, mismatch, stored_weights
 from roofline.specs.model import Model
 
-__all__ = ["load_json", "read_config"]
+__all__ = ["load_json", "parse_json", "read_config"]
 
-MAX_JSON_BYTES = 16_000_000
+MAX_JSON_BYTES = 40_000_000  # the index of a large mixture's files takes 20 MB
+MAX_JSON_VALUES = 1_000_000
 
 Shape: TypeAlias = dict[str, Any]
 
@@ -28,7 +29,10 @@ def read_config(path: Path) -> Model:
     Beside a file of that name are read, where present, `hf_quant_config.json` and the headers of safetensors files.
     `auto_map` and any other name of code is ignored: no code of a checkpoint is ever imported or run.
     """
-    file = path / "config.json" if path.is_dir() else path
+    try:
+        file = path / "config.json" if path.is_dir() else path
+    except OSError:  # a name too long, a folder nobody may enter: reading says why
+        file = path
     beside = file.parent if file.name == "config.json" else None
     return model_of(load_json(file), file=file, beside=beside)
 
@@ -48,9 +52,15 @@ def model_of(data: dict[str, Any], *, file: Path, beside: Path | None = None) ->
     _refuse_overrides(config, model_type)
     stored = stored_weights(beside) if beside is not None else None
     shape = _shape(adapter, config)
-    identity = {"id": slug(_title(file)), "name": _title(file), "source": f"{file.name}, model_type {model_type}"}
+    identity = {
+        "id": slug(_title(file)),
+        "name": _title(file),
+        "source": f"{shorten(file.name)}, model_type {model_type}",
+    }
     formats = checkpoint_formats(config, shape, folder=beside)
-    fields = identity | {"dtype": _dtype(config, stored)} | shape | formats | {"assumed": tuple(assumed)}
+    dtype = {"dtype": _dtype(config, stored)}
+    assumed.extend(_image_rules(shape))
+    fields = identity | dtype | shape | formats | {"assumed": tuple(assumed)}
     model = Model.read(fields, where=str(file))
     differs = None if stored is None else mismatch(stored, model)
     return model if differs is None else model.model_copy(update={"assumed": (*model.assumed, differs)})
@@ -66,6 +76,14 @@ def _shape(adapter: Callable[[Config], Shape], config: Config) -> Shape:
         raise type(error)(f"{config.where}: {error}") from None
 
 
+def _image_rules(shape: Shape) -> Iterator[str]:
+    """How an image becomes tokens is the image processor's, not the config's: its family's defaults are taken, and said."""
+    for tower in shape.get("towers", ()):
+        if tower.image is not None:
+            sizes = ", ".join(f"{key} {value}" for key, value in tower.image.plain().items() if key != "kind")
+            yield f"image processor: not in a config, {tower.image.kind} images assumed ({sizes})"
+
+
 def _refuse_overrides(config: Config, model_type: str) -> None:
     """A config may change any key for single layers (`per_layer_config`); only the family that is released so reads it."""
     levels = [config.data, *(v for v in config.data.values() if isinstance(v, dict))]
@@ -77,7 +95,7 @@ def _refuse_overrides(config: Config, model_type: str) -> None:
 
 
 def load_json(file: Path) -> dict[str, Any]:
-    """The mapping in a JSON file: of bounded size and depth, no key twice. Python's `Infinity` and `NaN` are read."""
+    """The mapping in a JSON file of bounded size."""
     try:
         size = file.stat().st_size
         if not file.is_file():
@@ -92,16 +110,23 @@ def load_json(file: Path) -> dict[str, Any]:
         if isinstance(error, RooflineError):
             raise
         raise SpecError(f"{file}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
+    return parse_json(text, where=str(file))
+
+
+def parse_json(text: str, *, where: str) -> dict[str, Any]:
+    """The mapping in a JSON text: of bounded depth, no key twice. Python's `Infinity` and `NaN` are read."""
+    if sum(map(text.count, ",[{")) > MAX_JSON_VALUES:
+        raise SpecError(f"{where}: more than {MAX_JSON_VALUES:,} values are not read")
     try:
         data = json.loads(text, object_pairs_hook=_no_key_twice)
     except RecursionError:
-        raise SpecError(f"{file}: nested too deep for a config") from None
+        raise SpecError(f"{where}: nested too deep") from None
     except json.JSONDecodeError as error:
-        raise SpecError(f"{file}:{error.lineno}:{error.colno}: not valid JSON ({error.msg})") from None
+        raise SpecError(f"{where}:{error.lineno}:{error.colno}: not valid JSON ({error.msg})") from None
     except ValueError as error:  # a key twice, a number of thousands of digits
-        raise SpecError(f"{file}: {error}") from None
+        raise SpecError(f"{where}: {error}") from None
     if not isinstance(data, dict):
-        raise SpecError(f"{file}: expected a mapping of keys to values, got {shown(data)}")
+        raise SpecError(f"{where}: expected a mapping of keys to values, got {shown(data)}")
     return data
 
 

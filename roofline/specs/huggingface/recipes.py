@@ -13,7 +13,7 @@ from roofline.errors import UnknownName, Unsupported, did_you_mean, shorten
 from roofline.specs.huggingface.config import Config
 from roofline.specs.huggingface.modules import UNTOUCHED, Patterns
 
-__all__ = ["Recipe", "recipe_of"]
+__all__ = ["Recipe", "cache_format", "recipe_of"]
 
 EXPERTS = frozenset({"expert_gate", "expert_up", "expert_down"})
 
@@ -112,18 +112,23 @@ def _group(c: Config, *keys: str) -> int:
 
 
 def _fp8(c: Config, top: Config) -> Recipe:
-    """FP8, with a scale a tensor, a channel, or (`weight_block_size`) a block; DeepSeek-V4's experts in MXFP4 besides."""
+    """FP8, with a scale a tensor, a channel, or (`weight_block_size`) a block; DeepSeek-V4's experts in their own."""
     name = _block_of(c, "weight_block_size") if c.given("weight_block_size") else "fp8"
-    experts = next(
-        (at.word("expert_dtype", among=("fp4", "fp8")) for at in (c, top) if at.given("expert_dtype")), "fp8"
-    )
-    return Recipe(
-        name,
-        _left(c, "modules_to_not_convert", "ignored_layers", "ignore"),
-        _none(c),
-        fixed=dict.fromkeys(EXPERTS, "mxfp4") if experts == "fp4" else {},
-        towers=True,
-    )
+    left = ["modules_to_not_convert", "ignored_layers"]
+    if not c.given("moe_quant_algo"):  # else `ignore` says what that algorithm leaves in FP8
+        left.append("ignore")
+    return Recipe(name, _left(c, *left), _none(c), fixed=_of_experts(c, top), towers=True)
+
+
+def _of_experts(c: Config, top: Config) -> Mapping[str, str]:
+    """The experts' own format: as ModelOpt converted them (`moe_quant_algo`), or MXFP4 as released (`expert_dtype`)."""
+    if c.given("moe_quant_algo"):
+        name = _modelopt_format(c, "moe_quant_algo")
+        return dict.fromkeys(EXPERTS, name) if name else {}
+    for at in (c, top):
+        if at.given("expert_dtype"):
+            return dict.fromkeys(EXPERTS, "mxfp4") if at.word("expert_dtype", among=("fp4", "fp8")) == "fp4" else {}
+    return {}
 
 
 def _block_of(c: Config, key: str) -> str:
@@ -262,15 +267,20 @@ def _modelopt(c: Config, top: Config) -> Recipe:
     return Recipe(name, left, _none(c), kv=_kv(c), towers=True)
 
 
-def _modelopt_format(c: Config) -> str:
-    algo = str(c.word("quant_algo")).upper()
+def _modelopt_format(c: Config, key: str = "quant_algo") -> str:
+    algo = str(c.word(key)).upper()
     if algo not in _MODELOPT:
         near = did_you_mean(algo, _MODELOPT)
-        raise Unsupported(f'{c.place("quant_algo")}: "{shorten(algo)}" is not read{near}')
+        raise Unsupported(f'{c.place(key)}: "{shorten(algo)}" is not read{near}')
     name = _MODELOPT[algo]
     if name == "int4-g128" and c.given("group_size"):
         return _named(f"int4-g{_group(c)}", c, "group_size")
     return name
+
+
+def cache_format(c: Config) -> str | None:
+    """What a `hf_quant_config.json` keeps the KV cache in, which the config itself may not repeat."""
+    return _kv(c.section("quantization") if c.given("quantization") else c)
 
 
 def _kv(c: Config) -> str | None:

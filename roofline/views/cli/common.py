@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -21,9 +22,9 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 __all__ = [
-    "Activations", "Attention", "Batch", "Check", "Chips", "Context", "Engine", "Head", "ImageSize", "Images", "Json", "Kv",
-    "ModelName", "Output", "Prompt", "Search", "Source", "Weights", "build", "print_json", "print_table", "say", "sides",
-    "speak_ascii_where_needed", "table", "whole",
+    "Activations", "Attention", "Batch", "Check", "Chips", "Context", "Engine", "Head", "ImageSize", "Images",
+    "Json", "Kv", "ModelName", "Output", "Prompt", "PromptOrUsual", "Search", "Source", "Weights", "build",
+    "print_json", "print_table", "say", "sides", "speak_ascii_where_needed", "table", "usual_prompt", "whole",
 ]  # fmt: skip
 
 ModelName = Annotated[
@@ -36,6 +37,12 @@ Chips = Annotated[
     list[str], typer.Argument(help="One chip or several: name, alias, name:64GB, or a path.", show_default=False)
 ]
 Prompt = Annotated[str, typer.Option("--prompt", "-p", help="Prompt tokens of each request.")]
+PromptOrUsual = Annotated[
+    str | None,
+    typer.Option(
+        "--prompt", "-p", help="Prompt tokens of each request.  [default: 2048, or half of a shorter context]"
+    ),
+]
 Output = Annotated[
     str | None,
     typer.Option("--output", "-o", help="Tokens to generate for each request.  [default: 256; an encoder: 0]"),
@@ -84,6 +91,18 @@ def whole(text: str, *, name: str, least: int = 1, most: float = 1e12) -> int:
     if not least <= value <= most:
         raise SpecError(f"{name}: expected {least} to {most:,.0f}, got {text}")
     return value
+
+
+def usual_prompt(model: Model) -> str:
+    """The prompt where none is asked for: 2048, or half of what a model with a shorter context reads; 4 beside a clip.
+
+    >>> from roofline.specs.catalog import model
+    >>> [usual_prompt(model(name)) for name in ("llama-3.1-8b", "gpt-2", "whisper-large-v3")]
+    ['2048', '512', '4']
+    """
+    if any(tower.fixed_tokens is not None for tower in model.towers):
+        return "4"
+    return str(min(2048, max(1, model.max_context_tokens // 2)))
 
 
 def sides(text: str) -> tuple[int, int]:
@@ -190,8 +209,10 @@ def print_table(made: Table, *, spare: Sequence[str] = ()) -> None:
     """A table on stdout. Nothing is ever cut off: in a narrow terminal the spare columns go, the first named first."""
     from rich.console import Console
 
-    screen = Console(highlight=False, soft_wrap=True)
-    wide = Console(highlight=False, soft_wrap=True, width=1000)
+    plain = partial(
+        Console, highlight=False, markup=False, emoji=False, soft_wrap=True
+    )  # what a cell says, and no more
+    screen, wide = plain(), plain(width=1000)
     for name in spare if sys.stdout.isatty() else ():
         if wide.measure(made).maximum <= screen.width:
             break

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from roofline.answers.inputs import request
 from roofline.answers.phases import decode, prefill
 from roofline.errors import SpecError
 from roofline.specs.deployment import Deployment
@@ -22,7 +23,7 @@ from roofline.views.cli.common import (
     Json,
     Kv,
     ModelName,
-    Prompt,
+    PromptOrUsual,
     Search,
     Source,
     Weights,
@@ -33,6 +34,7 @@ from roofline.views.cli.common import (
     say,
     sides,
     table,
+    usual_prompt,
     whole,
 )
 from roofline.views.cli.predict import percent, three
@@ -43,9 +45,10 @@ __all__ = ["explain"]
 def explain(
     model: ModelName,
     hardware: Annotated[str, typer.Argument(help="A chip: name, alias or path.", show_default=False)],
-    prompt: Prompt = "2048",
+    prompt: PromptOrUsual = None,
     context: Annotated[
-        str | None, typer.Option("--context", "-c", help="Cached tokens decode sees.  [default: the prompt]")
+        str | None,
+        typer.Option("--context", "-c", help="Cached tokens decode sees.  [default: the prompt, or 1 past a source]"),
     ] = None,
     batch: Batch = "1",
     images: Images = "0",
@@ -53,6 +56,12 @@ def explain(
     source: Source = None,
     phase: Annotated[str, typer.Option(help="prefill, decode or both.")] = "both",
     attention: Attention = "flash",
+    latent: Annotated[
+        str, typer.Option(help="Latent attention: auto (the form with fewer FLOPs), absorbed or expanded.")
+    ] = "auto",
+    routing: Annotated[
+        float, typer.Option(help="How experts spread: 1 uniform; below, tokens agree more often and read fewer.")
+    ] = 1.0,
     exact: Annotated[bool, typer.Option("--exact", help="Whole numbers of FLOPs and bytes, of one layer.")] = False,
     weights: Weights = None,
     kv: Kv = None,
@@ -67,39 +76,35 @@ def explain(
     """
     if phase not in ("prefill", "decode", "both"):
         raise SpecError(f"--phase: expected prefill, decode or both, got {phase!r}")
-    if attention not in ("flash", "eager"):
-        raise SpecError(f"--attention: expected flash or eager, got {attention!r}")
     (d,) = build(model, [hardware], weights=weights, kv=kv, activations=activations, head=head, search=search)
-    n_prompt, n_seq = whole(prompt, name="--prompt"), whole(batch, name="--batch")
-    past = n_prompt if context is None else whole(context, name="--context", least=0)
-    if not json:
-        longest = max(n_prompt if phase != "decode" else 0, past + 1 if phase != "prefill" else 0)
-        assumed = [f"assumed: {line}" for line in d.model.assumed]
-        for note in [f"note: {sentence}" for sentence in d.said()] + beyond_context(d.model, longest) + assumed:
-            say(note)
+    n_prompt, n_seq = whole(prompt or usual_prompt(d.model), name="--prompt"), whole(batch, name="--batch")
+    pictures: Any = {"images": whole(images, name="--images", least=0, most=1e6), "image_size": sides(image_size)}
+    asks = request(d.model, prompt_tokens=float(n_prompt), **pictures)
+    past = int(asks.n_new) if context is None else whole(context, name="--context", least=0)
+    memory = asks.n_memory if source is None else float(whole(source, name="--source", least=0))
+    how: Any = {"batch": n_seq, "attention": attention, "latent": latent, "routing_exponent": routing}
     passes: dict[str, Timing] = {}
     if phase != "decode":
-        passes["prefill"] = prefill(
-            d, prompt_tokens=n_prompt, batch=n_seq, images=whole(images, name="--images", least=0, most=1e6),
-            image_size=sides(image_size), attention=attention,  # type: ignore[arg-type]
-        )  # fmt: skip
+        passes["prefill"] = prefill(d, prompt_tokens=n_prompt, **pictures, **how)
     if phase != "prefill" and d.model.generates:
-        memory = None if source is None else whole(source, name="--source", least=0)
-        passes["decode"] = decode(
-            d, context_tokens=past, batch=n_seq, memory_tokens=memory, attention=attention,  # type: ignore[arg-type]
-        )  # fmt: skip
+        remembered = memory if d.model.remembers or source is not None else None
+        passes["decode"] = decode(d, context_tokens=past, memory_tokens=remembered, **how)
     if json:
-        print_json(
-            "explain",
-            {"model": d.model.id, "hardware": d.hardware.id, "assumed": list(d.model.assumed)}
-            | {k: list(_products(t)) for k, t in passes.items()},
-        )
+        said = {"model": d.model.id, "hardware": d.hardware.id, "assumed": list(d.model.assumed)}
+        print_json("explain", said | {name: list(_products(t)) for name, t in passes.items()})
         return
+    longest = {"prefill": n_prompt, "decode": past + 1}
+    for note in _notes(d, max(longest[name] for name in passes) if passes else 0):
+        say(note)
+    shapes = {"prefill": f"{n_prompt:,} new tokens", "decode": f"1 new token after {past:,}"}
     for name, t in passes.items():
-        shape = (
-            f"{n_seq:,} × {n_prompt:,} new tokens" if name == "prefill" else f"{n_seq:,} × 1 new token after {past:,}"
-        )
-        _show(name, shape, t, d, exact=exact)
+        _show(name, f"{n_seq:,} × {shapes[name]}", t, d, exact=exact)
+
+
+def _notes(d: Deployment, longest: int) -> list[str]:
+    """What the chip does differently, a request beyond the model's context, and every default the model's file left open."""
+    assumed = [f"assumed: {line}" for line in d.model.assumed]
+    return [f"note: {sentence}" for sentence in d.said()] + beyond_context(d.model, longest) + assumed
 
 
 def _products(t: Timing) -> Iterator[dict[str, Any]]:

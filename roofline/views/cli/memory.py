@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import Annotated
 
@@ -35,6 +36,7 @@ from roofline.views.cli.common import (
     table,
     whole,
 )
+from roofline.work.kvcache import token_bytes
 
 __all__ = ["kv", "memory"]
 
@@ -60,7 +62,7 @@ def kv(
     outputs = None if source is None else whole(source, name="--source", least=0)
     sized = partial(kv_bytes, spec, batch=n_seq, policy=policy, memory_tokens=outputs)  # type: ignore[arg-type]
     held = float(sized(context_tokens=tokens, kv=kv))
-    each = float(sized(context_tokens=1, kv=kv) - sized(context_tokens=0, kv=kv)) / n_seq
+    each = token_bytes(spec, numerics=numerics)
     state = float(state_bytes(spec, batch=n_seq, policy=policy))  # type: ignore[arg-type]
     if json:
         print_json(
@@ -72,7 +74,8 @@ def kv(
     say(f"{spec.id}   {numerics.kv.name} cache   {n_seq:,} × {tokens:,} tokens")
     say()
     say(f"KV cache    {format_bytes(held, digits=5)}   ({held:,.0f} B)")
-    say(f"a token     {format_bytes(each, digits=5)}   (of one sequence, while no window is full)")
+    while_open = ", while no window is full" if spec.windows else ""
+    say(f"a token     {format_bytes(each, digits=5)}   (of one sequence{while_open})")
     if state:
         say(f"state       {format_bytes(state, digits=5)}   (of recurrent layers, whatever the context)")
     for note in beyond_context(spec, tokens):
@@ -153,7 +156,7 @@ def memory(
                 d.hardware.id,
                 *(format_bytes(s) for s in sizes),
                 fits,
-                f"{m.max_batch:,.0f}",
+                "any" if math.isinf(float(m.max_batch)) else f"{m.max_batch:,.0f}",
                 f"{m.max_context_tokens:,.0f}",
             )
         print_table(rows, spare=("longest context", "weights", "KV cache", "capacity"))

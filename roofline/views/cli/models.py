@@ -8,16 +8,19 @@ from typing import Annotated
 
 import typer
 
-from roofline.answers.memory import kv_bytes, state_bytes
+from roofline.answers.inputs import IMAGE_SIZE
+from roofline.answers.memory import state_bytes
 from roofline.errors import SpecError
 from roofline.specs import catalog
 from roofline.specs.ffns import Dense, Moe
 from roofline.specs.layers import Layer
 from roofline.specs.mixers import Attention, Compressed, CrossAttention, Latent
 from roofline.specs.model import Model
+from roofline.specs.precision import Precision
 from roofline.units import format_bytes
 from roofline.views.cli.catalogue import readable
 from roofline.views.cli.common import Json, Search, print_json, print_table, say, table
+from roofline.work.kvcache import cache_bytes, token_bytes
 
 __all__ = ["ffn_words", "mixer_words", "models"]
 
@@ -28,6 +31,9 @@ def models(
     ] = None,
     more: Annotated[str | None, typer.Argument(hidden=True)] = None,
     yaml: Annotated[bool, typer.Option("--yaml", help="Write the model out as YAML, to keep or to change.")] = False,
+    families: Annotated[
+        bool, typer.Option("--families", help="List the model types that are read from a file.")
+    ] = False,
     json: Json = False,
     search: Search = None,
 ) -> None:
@@ -35,6 +41,11 @@ def models(
 
     NAME may be a catalogue name, or a path: YAML, config.json, its folder, or .gguf. "models show NAME" says the same.
     """
+    if families:
+        from roofline.specs.huggingface.families import FAMILIES
+
+        say("\n".join(sorted(FAMILIES)))
+        return
     asked = more if name == "show" else name
     if more is not None and name != "show":
         raise SpecError(f"models: expected one name, got {name!r} and {more!r}")
@@ -72,7 +83,7 @@ def _list(*, json: bool, search: Search) -> None:
             s.id, f"{s.n_params:,}", active, str(s.n_layers), f"{s.d_model:,}", _together(kinds, mixer_words),
             _together(kinds, ffn_words), f"{s.max_context_tokens:,}", s.dtype,
         )  # fmt: skip
-    print_table(rows, spare=("dtype", "width", "layers", "FFN", "max context", "active"))
+    print_table(rows, spare=("dtype", "width", "layers", "FFN", "max context", "mixers", "active"))
     say(f"\n{len(specs)} models. roofline models NAME shows one; a path to a config.json or .gguf does as well.")
 
 
@@ -83,7 +94,7 @@ def _together(kinds: tuple[tuple[int, Layer], ...], words: Callable[[Layer], str
         word = words(layer)
         if word:
             many[word] = many.get(word, 0) + n
-    return ", ".join(many) if len(many) == 1 else ", ".join(f"{n} {word}" for word, n in many.items())
+    return ", ".join(many) if len(many) == 1 else " + ".join(f"{n} {word}" for word, n in many.items())
 
 
 def mixer_words(layer: Layer) -> str:
@@ -99,7 +110,8 @@ def _one_mixer(mixer: object) -> str:
         case Attention() as x:
             where = "" if x.window is None else f", {'chunks of' if x.chunked else 'window'} {x.window:,}"
             how = {"own": "", "keys": ", K = V", "earlier": ", an earlier layer's cache"}[x.values]
-            return f"{_heads(x)}{where}{how}{'' if x.causal else ', both ways'}"
+            picks = "" if x.indexer is None else f", top {x.indexer.top_k:,}"
+            return f"{_heads(x)}{where}{how}{picks}{'' if x.causal else ', both ways'}"
         case Latent() as x:
             picks = "" if x.indexer is None else f", top {x.indexer.top_k:,}"
             return f"MLA {x.n_heads} heads, {x.d_latent} + {x.d_rope} cached{picks}"
@@ -158,6 +170,15 @@ def _lines(s: Model) -> list[str]:
         lines.append(
             f"{t.kind} tower: {t.n_params:,} parameters, {t.n_layers} layers of width {t.d_model:,}; outputs {feeds}"
         )
+        if t.image is not None:
+            one = t.image.of(height=IMAGE_SIZE[0], width=IMAGE_SIZE[1])
+            given = (
+                f"{one.prompt_tokens:,} in the prompt" if t.feeds == "prompt" else f"{one.memory_tokens:,} attended to"
+            )
+            size = f"{IMAGE_SIZE[0]:,} × {IMAGE_SIZE[1]:,}"
+            lines.append(f"an image of {size} is {one.n_units * one.tower_tokens:,} tokens of the tower, {given}")
+    tables = [s.embedding_matrix, *s.side_matrices[:1]]
+    lines.append(", ".join(f"{m.role.replace('_', ' ')} {m.n_params:,} parameters" for m in tables))
     head = "none (an encoder)" if s.head is None else "tied to the embedding" if s.head.tied else "its own"
     lines.append(f"head {head}; positions {s.positions.kind}; context up to {s.max_context_tokens:,}")
     if s.n_mtp_params:
@@ -174,11 +195,10 @@ def _kept(s: Model) -> list[str]:
     """What a sequence keeps: cache at its first token and state, where there are any."""
     if not s.generates:
         return ["cache none"]
-    first = float(kv_bytes(s, context_tokens=1, kv="bf16", memory_tokens=0 if _crosses(s) else None))
-    state = float(state_bytes(s))
-    kept = [f"cache {format_bytes(first, digits=5)} a token in bf16, while no window is full"] if first else []
+    bf16 = Precision(kv="bf16").of(s)
+    each, state = token_bytes(s, numerics=bf16), float(state_bytes(s))
+    crossed = float(cache_bytes(s, context_tokens=0.0, n_seq=1.0, numerics=bf16, memory_tokens=1.0))
+    while_open = ", while no window is full" if s.windows else ""
+    kept = [f"cache {format_bytes(each, digits=5)} a token in bf16{while_open}"] if each else []
+    kept += [f"cross-attention's cache {format_bytes(crossed, digits=5)} a tower output in bf16"] if crossed else []
     return kept + ([f"recurrent state {format_bytes(state, digits=5)} a sequence"] if state else [])
-
-
-def _crosses(s: Model) -> bool:
-    return any(t.feeds == "memory" for t in s.towers)

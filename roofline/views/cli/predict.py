@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -29,7 +30,7 @@ from roofline.views.cli.common import (
     Kv,
     ModelName,
     Output,
-    Prompt,
+    PromptOrUsual,
     Search,
     Weights,
     beyond_context,
@@ -39,6 +40,7 @@ from roofline.views.cli.common import (
     say,
     sides,
     table,
+    usual_prompt,
     whole,
 )
 
@@ -53,7 +55,7 @@ IDEAL_NOTE = "uncalibrated: ideal hardware, activations through memory between o
 def predict(
     model: ModelName,
     hardware: Chips,
-    prompt: Prompt = "2048",
+    prompt: PromptOrUsual = None,
     output: Output = None,
     batch: Batch = "1",
     images: Images = "0",
@@ -79,7 +81,7 @@ def predict(
     predictions = [
         predict_request(
             d,
-            prompt_tokens=whole(prompt, name="--prompt"),
+            prompt_tokens=whole(prompt or usual_prompt(d.model), name="--prompt"),
             output_tokens=whole(output or usual, name="--output", least=0, most=1e7),
             batch=whole(batch, name="--batch"),
             images=whole(images, name="--images", least=0, most=1e6),
@@ -130,8 +132,8 @@ def _one(p: Prediction) -> None:
 
 
 def _notes(p: Prediction) -> list[str]:
-    d, tokens = p.deployment, int(max(p.prompt_tokens, p.request.n_new)) + max(p.output_tokens - 1, 0)
-    return [f"note: {sentence}" for sentence in d.said()] + beyond_context(d.model, tokens)
+    d = p.deployment
+    return [f"note: {sentence}" for sentence in d.said()] + beyond_context(d.model, int(p.longest_tokens))
 
 
 def _identity(p: Prediction, *, with_chip: bool = True) -> str:
@@ -210,7 +212,8 @@ def _facts(p: Prediction) -> list[tuple[str, str]]:
     parts += f", recurrent state {format_bytes(float(m.state_bytes))}" if m.state_bytes else ""
     most = f"{m.max_context_tokens:,.0f} tokens each at this batch"
     whose = " (the model's limit)" if m.max_context_tokens == p.deployment.model.max_context_tokens else ""
-    room = f"room for {m.max_batch:,.0f} such requests, or {most}{whose}"
+    many = "any number of" if math.isinf(float(m.max_batch)) else f"{m.max_batch:,.0f}"
+    room = f"room for {many} such requests, or {most}{whose}"
     if not p.deployment.model.generates:
         return [
             *lines,
@@ -233,8 +236,10 @@ def _experts(decode: Timing, model: Model) -> list[str]:
         return []
     one = float(rows[0]["weight_bytes_min"]) / found.n_active_experts
     touched, most = (float(rows[0][k]) / one for k in ("weight_bytes", "weight_bytes_max"))
-    bounds = f"at least {found.n_active_experts}, at most {most:,.0f}"
-    return [f"reads {three(touched)} of {found.n_experts} experts a layer, as uniform routing would ({bounds})"]
+    reads = f"reads {three(touched)} of {found.n_experts} experts a layer"
+    if most <= found.n_active_experts:
+        return [reads]
+    return [f"{reads}, as uniform routing would (at least {found.n_active_experts}, at most {most:,.0f})"]
 
 
 def _traffic(decode: Timing) -> str:
@@ -298,7 +303,7 @@ def _change(after: float, before: Num) -> str:
 def _asymptote(p: Prediction) -> str:
     """Where batching leads: weights are shared by ever more sequences, caches by none."""
     context = float(p.request.n_new) + (p.output_tokens - 2) / 2
-    remembers = any(t.feeds == "memory" for t in p.deployment.model.towers)
+    remembers = p.deployment.model.remembers
     memory_tokens = p.request.n_memory if remembers else None
     limit: float = decode_limit(p.deployment, context_tokens=context, memory_tokens=memory_tokens)
     ridge = p.prefill.ridge

@@ -200,6 +200,8 @@ def latency(
     look = Look(theme=theme_named(theme), size=size_named(size))
     given = axes_given(ax, 2)
     subject, request = _one(deployment, prompt_tokens=prompt_tokens, batch=batch)
+    if not subject.model.generates:
+        raise SpecError(f"latency: {subject.model.id} is an encoder: it gives no tokens to wait for; draw its roofline")
     ttft, tpot = ttft_curve(subject, request), tpot_lines(subject, request, context_tokens)
     headline = Headline(title=words.latency_title(ttft, tpot), line=words.subject(subject, _shape(request)))
     with styled(look):
@@ -245,6 +247,7 @@ def kv_growth(
     hardware: Hardware | Sequence[Hardware] = (),
     batch: Any = 1,
     kv: str = "bf16",
+    memory_tokens: Any = None,
     ax: Axes | None = None,
     theme: ThemeName = "light",
     size: SizeName = "page",
@@ -261,6 +264,8 @@ def kv_growth(
         Sequences [1].
     kv : str
         Format of the cache; recurrent state keeps its own dtype.
+    memory_tokens : int, optional
+        Tower outputs that models with cross-attention keep besides [token].
     ax, theme, size
         As in `roofline`.
 
@@ -271,7 +276,7 @@ def kv_growth(
     """
     look = Look(theme=theme_named(theme), size=size_named(size))
     given = axes_given(ax, 1)
-    shown = growth(models, hardware=hardware, batch=batch, kv=kv)
+    shown = growth(models, hardware=hardware, batch=batch, kv=kv, memory_tokens=memory_tokens)
     panel = Panel(
         title=growth_title(shown),
         short=growth_title(shown),

@@ -67,7 +67,7 @@ class Growth:
         )
 
 
-def growth(models: Any, *, hardware: Any, batch: Any, kv: str) -> Growth:
+def growth(models: Any, *, hardware: Any, batch: Any, kv: str, memory_tokens: Any) -> Growth:
     """Cache and recurrent state of `batch` sequences of each model, from 128 tokens to the model's own limit."""
     given, chips = _several(models, Model), _several(hardware, Hardware)
     if not 1 <= len(given) <= MAX_LINES:
@@ -75,7 +75,7 @@ def growth(models: Any, *, hardware: Any, batch: Any, kv: str) -> Growth:
     n_seq = checked(batch, name="batch", low=1.0)
     if not isinstance(n_seq, float):
         raise SpecError("batch: expected one number, got an array")
-    lines = tuple(_line(model, n_seq, kv) for model in given)
+    lines = tuple(_line(model, n_seq, kv, memory_tokens if model.remembers else None) for model in given)
     return Growth(lines=lines, chips=chips, batch=n_seq, kv=kv)
 
 
@@ -86,11 +86,10 @@ def _several(given: Any, kind: type) -> tuple[Any, ...]:
     return members
 
 
-def _line(model: Model, batch: float, kv: str) -> GrowthLine:
+def _line(model: Model, batch: float, kv: str, memory_tokens: Any) -> GrowthLine:
     longest = max(float(model.max_context_tokens), 2 * FIRST_CONTEXT)
     contexts = np.unique(np.round(np.geomspace(FIRST_CONTEXT, longest, N_POINTS)))
-    outputs = 0 if any(t.feeds == "memory" for t in model.towers) else None
-    cache = kv_bytes(model, context_tokens=contexts, batch=batch, kv=kv, memory_tokens=outputs)
+    cache = kv_bytes(model, context_tokens=contexts, batch=batch, kv=kv, memory_tokens=memory_tokens)
     return GrowthLine(
         model=model,
         kind=kind_of(model),

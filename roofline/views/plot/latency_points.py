@@ -13,6 +13,7 @@ from roofline.answers.phases import decode, prefill
 from roofline.errors import SpecError
 from roofline.specs.deployment import Deployment
 from roofline.views.plot.request import Request, one_number
+from roofline.work.step import MAX_TOKENS
 
 __all__ = ["ContextLine", "Floats", "TpotLines", "TtftCurve", "tpot_lines", "ttft_curve"]
 
@@ -159,7 +160,8 @@ def _contexts(given: Any) -> tuple[float, ...]:
 
 def _line(deployment: Deployment, context: float, request: Request) -> ContextLine:
     asked, outputs = request.batch, request.memory_tokens
-    full_at = float(memory(deployment, context_tokens=context, batch=1.0, memory_tokens=outputs).max_batch)
+    held = memory(deployment, context_tokens=context, batch=1.0, memory_tokens=outputs)
+    full_at = min(float(held.max_batch), MAX_TOKENS)
     batches = _whole_steps(1.0, max(full_at, asked, SHOWN_ANYWAY), asked)
     timing = decode(deployment, context_tokens=context, batch=batches, memory_tokens=outputs)
     return ContextLine(

@@ -101,7 +101,7 @@ def _request(said: Mapping[str, Any], model: Model) -> Request:
     prompt = one_number(said["prompt_tokens"], "prompt_tokens")
     batch = one_number(said["batch"], "batch")
     asks = request_of(model, prompt_tokens=prompt)
-    remembers = any(t.feeds == "memory" for t in model.towers)
+    remembers = model.remembers
     if said.get("context_tokens") is not None:
         context = one_number(said["context_tokens"], "context_tokens", low=0.0)
         return Request(

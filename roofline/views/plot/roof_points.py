@@ -188,7 +188,7 @@ def ceilings(chip: Hardware, dtype: str) -> tuple[Ceiling, ...]:
 def _decode_path(deployment: Deployment, request: Request) -> Path:
     """Decode at a fixed context over batches of powers of 2, as many as fit."""
     context = request.context_tokens
-    most = float(request.memory_of(deployment).max_batch)
+    most = min(float(request.memory_of(deployment).max_batch), MAX_TOKENS)
     batches = _doublings(1.0, most, request.batch)
     passes = partial(decode, deployment, context_tokens=context, memory_tokens=request.memory_tokens)
     timing, limit = passes(batch=batches), passes(batch=MAX_TOKENS).intensity

@@ -117,6 +117,29 @@ CHATGLM3_6B = {
     "multi_query_group_num": 2, "num_attention_heads": 32, "num_layers": 28, "padded_vocab_size": 65024,
     "seq_length": 8192,
 }  # fmt: skip
+ORION_14B = {
+    "model_type": "orion", "hidden_size": 5120, "intermediate_size": 15360, "max_position_embeddings": 4096,
+    "num_attention_heads": 40, "num_hidden_layers": 40, "num_key_value_heads": 40, "tie_word_embeddings": False,
+    "vocab_size": 84608,
+}  # fmt: skip
+MINICPM_2B = {
+    "model_type": "minicpm", "hidden_size": 2304, "intermediate_size": 5760, "max_position_embeddings": 4096,
+    "num_attention_heads": 36, "num_hidden_layers": 40, "num_key_value_heads": 36, "tie_word_embeddings": True,
+    "vocab_size": 122753,
+}  # fmt: skip
+MINICPM_MOE_8X2B = MINICPM_2B | {"num_experts": 8, "num_experts_per_tok": 2}
+MIMO_7B = {
+    "model_type": "mimo", "attention_bias": True, "head_dim": 128, "hidden_size": 4096, "intermediate_size": 11008,
+    "max_position_embeddings": 32768, "num_attention_heads": 32, "num_hidden_layers": 36, "num_key_value_heads": 8,
+    "num_nextn_predict_layers": 1, "sliding_window": 32768, "tie_word_embeddings": False, "use_sliding_window": False,
+    "vocab_size": 151680,
+}  # fmt: skip
+DEEPSEEK_MOE_16B = {
+    "model_type": "deepseek", "first_k_dense_replace": 1, "hidden_size": 2048, "intermediate_size": 10944,
+    "max_position_embeddings": 4096, "moe_intermediate_size": 1408, "moe_layer_freq": 1, "n_routed_experts": 64,
+    "n_shared_experts": 2, "num_attention_heads": 16, "num_experts_per_tok": 6, "num_hidden_layers": 28,
+    "num_key_value_heads": 16, "tie_word_embeddings": False, "vocab_size": 102400,
+}  # fmt: skip
 SUMMED = {  # tables + layers · (attention + block + norms) + last norm
     # (q, k, v with biases) + o, half of 22016
     "Qwen 7B": (
@@ -130,10 +153,25 @@ SUMMED = {  # tables + layers · (attention + block + norms) + last norm
     "ChatGLM3 6B": (
         2 * 65024 * 4096 + 28 * (4096 * 4608 + 4608 + 4096**2 + 3 * 4096 * 13696 + 2 * 4096) + 4096, CHATGLM3_6B
     ),
+    # its norms have biases
+    "Orion 14B": (2 * 84608 * 5120 + 40 * (4 * 5120**2 + 3 * 5120 * 15360 + 4 * 5120) + 2 * 5120, ORION_14B),
+    "MiniCPM 2B": (122753 * 2304 + 40 * (4 * 2304**2 + 3 * 2304 * 5760 + 2 * 2304) + 2304, MINICPM_2B),
+    "MiniCPM-MoE 8x2B": (
+        122753 * 2304 + 40 * (4 * 2304**2 + 8 * 2304 + 8 * 3 * 2304 * 5760 + 2 * 2304) + 2304, MINICPM_MOE_8X2B
+    ),
+    "MiMo 7B": (
+        2 * 151680 * 4096 + 36 * (2 * 4096**2 + 2 * 4096 * 1024 + 6144 + 3 * 4096 * 11008 + 2 * 4096) + 4096, MIMO_7B
+    ),
+    # 64 experts and two in one shared block, of 1408, in all but the first layer
+    "DeepSeekMoE 16B": (
+        2 * 102400 * 2048 + 28 * (4 * 2048**2 + 2 * 2048) + 3 * 2048 * 10944
+        + 27 * (64 * 2048 + 66 * 3 * 2048 * 1408) + 2048, DEEPSEEK_MOE_16B,
+    ),
 }  # fmt: skip
 PUBLISHED = {
     "Qwen 7B": 7_721_324_544, "InternLM2 7B": 7_737_708_544, "Baichuan2 13B": 13_896_668_160,
-    "ChatGLM3 6B": 6_243_584_000,
+    "ChatGLM3 6B": 6_243_584_000, "Orion 14B": 14_498_703_360, "MiniCPM 2B": 2_724_880_896,
+    "MiniCPM-MoE 8x2B": 13_873_291_776, "MiMo 7B": 7_833_409_536 - 210_790_400, "DeepSeekMoE 16B": 16_375_728_128,
 }  # fmt: skip
 
 TINY = {
@@ -174,7 +212,7 @@ def test_small_random_configs_have_every_parameter_the_built_model_has() -> None
 
 def test_the_small_configs_are_of_every_family_that_transformers_builds() -> None:
     came_with_the_checkpoint = {*remote.FAMILIES, *nas.FAMILIES, "phi-msft", "stablelm_epoch"}
-    by_another_name = {"RefinedWeb", "RefinedWebModel"}
+    by_another_name = {"RefinedWeb", "RefinedWebModel", "exaone4_5_text"}
     assert {c["config"]["model_type"] for c in small()} == set(FAMILIES) - came_with_the_checkpoint - by_another_name
 
 
@@ -188,6 +226,12 @@ def test_a_released_model_has_every_parameter_the_built_one_has(name: str) -> No
 def test_a_model_whose_code_came_with_it_has_what_its_checkpoint_holds(name: str) -> None:
     n_params, config = SUMMED[name]
     assert read(config).n_params == n_params == PUBLISHED[name]
+
+
+def test_mimo_guesses_with_a_layer_that_its_checkpoint_holds_besides() -> None:
+    model = read(MIMO_7B)
+    assert model.n_mtp_params == 210_790_400
+    assert {layer.mixer.qkv_bias for layer in in_order(model) if isinstance(layer.mixer, Attention)} == {True}
 
 
 @pytest.mark.skipif(not ORACLES.is_dir(), reason="the shared oracles are not here")

@@ -97,6 +97,17 @@ MINIMAX_M25 = {
     "num_experts_per_tok": 8, "num_local_experts": 256, "max_position_embeddings": 196608, "num_mtp_modules": 3,
     "tie_word_embeddings": False, "dtype": "bfloat16",
 }  # fmt: skip
+MINIMAX_M3 = {
+    "model_type": "minimax_m3", "num_hidden_layers": 60, "hidden_size": 6144, "num_attention_heads": 64,
+    "num_key_value_heads": 4, "head_dim": 128, "intermediate_size": 3072, "dense_intermediate_size": 12288,
+    "shared_intermediate_size": 3072, "vocab_size": 200064, "num_experts_per_tok": 4, "num_local_experts": 128,
+    "max_position_embeddings": 1048576, "moe_layer_freq": [0, 0, 0, *[1] * 57], "num_mtp_modules": 1,
+    "sparse_attention_config": {
+        "sparse_attention_freq": [0, 0, 0, *[1] * 57], "sparse_block_size": 128, "sparse_index_dim": 128,
+        "sparse_num_index_heads": 4, "sparse_topk_blocks": 16,
+    },
+    "tie_word_embeddings": False, "dtype": "bfloat16",
+}  # fmt: skip
 SCOUT_TEXT = {
     "model_type": "llama4_text", "attention_bias": False, "attention_chunk_size": 8192, "head_dim": 128,
     "hidden_size": 5120, "interleave_moe_layer_step": 1, "intermediate_size": 8192, "intermediate_size_mlp": 16384,
@@ -118,6 +129,7 @@ RELEASED = {  # n_params, n_active_params
     "DeepSeek-V3": (DEEPSEEK_V3, 671_026_404_352, 37_552_282_624),
     "DeepSeek-V3.2": (DEEPSEEK_V32, 671_877_929_216, 38_403_807_488),
     "DeepSeek-V4-Flash": (V4_FLASH, 284_332_230_231, 13_799_622_231),
+    "DeepSeek-V4-Flash, by another name": (V4_FLASH | {"model_type": "deepseek_ref"}, 284_332_230_231, 13_799_622_231),
     "DeepSeek-V2-Lite": (V2_LITE, 15_706_484_224, 2_661_150_208),
     "Kimi-K2": (KIMI_K2, 1_026_408_209_408, 32_861_477_888),
     "GLM-5": (GLM_5, 743_911_199_232, 41_784_709_632),
@@ -127,6 +139,7 @@ RELEASED = {  # n_params, n_active_params
     "Qwen1.5-MoE-A2.7B": (QWEN15_MOE, 14_315_784_192, 2_689_173_504),
     "gpt-oss-20b": (GPT_OSS_20B, 20_914_757_184, 4_187_440_704),
     "MiniMax-M2.5": (MINIMAX_M25, 228_689_748_992, 11_030_537_216),
+    "MiniMax-M3, text": (MINIMAX_M3, 426_174_565_632, 25_962_466_560),
     "Llama-4-Scout, text": (SCOUT_TEXT, 107_769_861_120, 17_172_894_720),
     "MiMo-V2-Flash": (MIMO_FLASH, 308_778_768_832, 15_445_924_288),
 }

@@ -20,7 +20,7 @@ from roofline.specs.huggingface.quantization import checkpoint_formats
 from roofline.specs.huggingface.reader import model_of
 from roofline.specs.layers import Group, Layer
 from roofline.specs.matrix import Matrix
-from roofline.specs.mixers import Attention, Latent
+from roofline.specs.mixers import Attention, Indexer, Latent
 from roofline.specs.model import Model, Mtp
 from roofline.specs.towers import Tower
 
@@ -229,6 +229,50 @@ def test_experts_of_deepseek_v4_are_in_fp4_among_fp8() -> None:
     assert {found[r] for r in ("expert_gate", "expert_up", "expert_down")} == {"mxfp4"}
     assert {found[r] for r in ("q", "o", "shared_up")} == {"fp8-block"}
     assert {found[r] for r in ("router", "shared_scale")} == {"bf16"}
+
+
+def test_experts_of_deepseek_v4_may_be_converted_to_nvfp4_among_fp8() -> None:
+    """nvidia/DeepSeek-V4-Flash-NVFP4: `ignore` names what the conversion left as it was, in FP8."""
+    quantised = {
+        "quant_method": "fp8", "weight_block_size": [128, 128], "quant_algo": "MIXED_PRECISION", "moe_quant_algo": "NVFP4",
+        "ignore": ["*.attn.*", "*.ffn.shared_experts.*", "head", "mtp.*", "self_attn"],
+        "quantized_layers": {"layers.1.ffn.experts": {"quant_algo": "NVFP4", "group_size": 16}},
+    }  # fmt: skip
+    found = roles(formats(quantised, MOE_SHAPE, expert_dtype="fp4"), layer=1, shape=MOE_SHAPE)
+    assert {found[r] for r in ("expert_gate", "expert_up", "expert_down")} == {"nvfp4"}
+    assert {found[r] for r in ("q", "o", "shared_up")} == {"fp8-block"}
+
+
+def test_experts_of_gemma_4_stand_beside_the_dense_block() -> None:
+    """nvidia/Gemma-4-26B-A4B-NVFP4 leaves `mlp`, `router` and `self_attn` of every layer: what remains are the experts."""
+    ignored = [f"model.language_model.layers.{i}.{m}*" for i in range(4) for m in ("mlp", "router", "self_attn")]
+    quantised = {"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": ["lm_head", *ignored]}
+    fields = formats(quantised, MOE_SHAPE, model_type="gemma4")
+    found = roles(fields, layer=1, shape=MOE_SHAPE)
+    assert {r for r in found if found[r] == "nvfp4"} == {"expert_gate", "expert_up", "expert_down"}
+    elsewhere = roles(formats(quantised, MOE_SHAPE), layer=1, shape=MOE_SHAPE)
+    assert set(elsewhere.values()) == {"bf16"}
+
+
+def test_the_file_beside_says_what_the_cache_is_in_where_the_config_does_not(tmp_path: Path) -> None:
+    """nvidia/Qwen3.6-35B-A3B-NVFP4."""
+    (tmp_path / "hf_quant_config.json").write_text(json.dumps({"quantization": {"kv_cache_quant_algo": "FP8"}}))
+    quantised = {"quant_method": "modelopt", "quant_algo": "NVFP4"}
+    assert formats(quantised, folder=tmp_path)["formats"] == {"*": "nvfp4", "kv_cache": "fp8"}
+    said = quantised | {"kv_cache_quant_algo": "NVFP4"}
+    assert formats(said, folder=tmp_path)["formats"]["kv_cache"] == "nvfp4"
+
+
+def test_the_indexer_of_minimax_m3_goes_by_its_own_names() -> None:
+    x = Indexer(n_heads=2, d_head=16, top_k=32, weighted=False)
+    mixer = Attention(n_heads=4, n_kv_heads=2, d_head=16, indexer=x)
+    shape = {"d_model": 64, "layers": (Group(repeat=2, layers=(Layer(mixer=mixer, ffn=Dense(d_ff=128)),)),)}
+    modules = {
+        f"language_model.model.layers.{i}.self_attn.{m}": {"quant_algo": "MXFP8"}
+        for i in range(2) for m in ("index_q_proj", "index_k_proj")
+    }  # fmt: skip
+    fields = formats({"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION", "quantized_layers": modules}, shape)
+    assert fields["formats"] == {"index_q": "mxfp8", "index_k": "mxfp8"}
 
 
 def test_mixed_precision_gives_each_module_its_own() -> None:

@@ -59,7 +59,44 @@ def test_parameters_are_those_of_the_built_model(row: dict[str, Any]) -> None:
 def test_every_family_here_is_counted_above() -> None:
     counted = {row["config"]["model_type"] for row in ROWS}
     text_parts = {"qwen2_vl_text", "qwen2_5_vl_text", "qwen3_vl_text", "glm4v_text"}
-    assert counted | text_parts | {"new"} == FAMILIES
+    assert counted | text_parts | {"new", "phi3_v", "internvl_chat"} == FAMILIES
+
+
+def test_internvl_2_5_as_first_released_has_what_its_checkpoint_holds() -> None:
+    """8,075,365,376 in the checkpoint of the 8B: InternLM 2.5 7B, InternViT 300M, a norm and two products."""
+    config = {
+        "model_type": "internvl_chat", "downsample_ratio": 0.5,
+        "llm_config": {
+            "model_type": "internlm2", "bias": False, "hidden_size": 4096, "intermediate_size": 14336,
+            "max_position_embeddings": 32768, "num_attention_heads": 32, "num_hidden_layers": 32,
+            "num_key_value_heads": 8, "vocab_size": 92553,
+        },
+        "vision_config": {
+            "model_type": "intern_vit_6b", "hidden_size": 1024, "image_size": 448, "intermediate_size": 4096,
+            "norm_type": "layer_norm", "num_attention_heads": 16, "num_hidden_layers": 24, "patch_size": 14,
+            "qk_normalization": False, "qkv_bias": True,
+        },
+    }  # fmt: skip
+    model = read(config)
+    assert sum(t.n_params for t in model.towers) == 304_012_288 + 2 * 4096 + 2 * 4097 * 4096
+    assert model.n_params == 8_075_365_376
+
+
+def test_phi_3_5_vision_has_what_its_checkpoint_holds() -> None:
+    """4,146,621,440 in the checkpoint: the text, CLIP ViT-L/14 at 336 pixels that the file only names, two products, two
+    marks."""
+    config = {
+        "model_type": "phi3_v", "hidden_size": 3072, "intermediate_size": 8192, "max_position_embeddings": 131072,
+        "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 32, "vocab_size": 32064,
+        "img_processor": {
+            "image_dim_out": 1024, "model_name": "openai/clip-vit-large-patch14-336", "name": "clip_vision_model",
+        },
+    }  # fmt: skip
+    clip = 1024 * (588 + 1 + 577) + 24 * (4 * 1025 * 1024 + 1025 * 4096 + 4097 * 1024 + 4 * 1024) + 4 * 1024
+    n_params = 3_821_079_552 + clip + 4097 * 3072 + 3073 * 3072 + 2 * 4096
+    assert read(config).n_params == n_params == 4_146_621_440
+    with pytest.raises(SpecError, match="model_name: expected one of openai/clip-vit-large-patch14-336"):
+        read(config | {"img_processor": {"name": "clip_vision_model", "model_name": "openai/clip-vit-base-patch32"}})
 
 
 @pytest.mark.skipif(not ORACLES.is_dir(), reason="the shared oracles are not here")
@@ -229,7 +266,9 @@ def test_cross_layers_of_llama_3_2_are_passed_with_an_image_alone() -> None:
     assert model.embedding_matrix.d_in == 128_264
     (tower,) = model.towers
     assert tower.image is not None
-    assert tower.image.of(height=10, width=10) == ImageTokens(1, 4 * 1608, 1, memory_tokens=4 * 1601)
+    assert tower.image.of(height=10, width=10) == ImageTokens(1, 1608, 1, memory_tokens=1601)
+    assert tower.image.of(height=2000, width=2000) == ImageTokens(1, 4 * 1608, 1, memory_tokens=4 * 1601)
+    assert tower.image.of(height=400, width=1000) == ImageTokens(1, 2 * 1608, 1, memory_tokens=2 * 1601)
     rows = [p.rows * 6432 for p in (*tower.stem, *tower.projector)]
     assert rows == pytest.approx([4 * 1600, 4 * 1601])
 
@@ -306,27 +345,27 @@ RULES = (QWEN2, QWEN3, GLM, KIMI, MISTRAL3, PIXTRAL, GEMMA4, LLAMA4, INTERNVL)
 PROCESSED = {
     (1024, 1024): (
         (1, 5476, 1369), (1, 4096, 1024), (1, 5476, 1369), (1, 5476, 1369), (1, 5476, 1406), (1, 4096, 4160),
-        (1, 2520, 256), (17, 577, 2464), (10, 1025, 2560),
+        (1, 2304, 256), (17, 577, 2464), (10, 1025, 2560),
     ),
     (480, 640): (
         (1, 1564, 391), (1, 1200, 300), (1, 1564, 391), (1, 1656, 414), (1, 1656, 432), (1, 1200, 1230),
-        (1, 2520, 266), (5, 577, 724), (13, 1025, 3328),
+        (1, 2394, 266), (5, 577, 724), (13, 1025, 3328),
     ),
     (2160, 3840): (
         (1, 42196, 10549), (1, 32640, 8160), (1, 29440, 7360), (1, 16856, 4214), (1, 6820, 1736), (1, 2304, 2340),
-        (1, 2520, 264), (16, 577, 2319), (9, 1025, 2304),
+        (1, 2376, 264), (16, 577, 2319), (9, 1025, 2304),
     ),
     (100, 1500): (
         (1, 864, 216), (1, 564, 141), (1, 864, 216), (1, 864, 216), (1, 864, 220), (1, 320, 325),
-        (1, 2520, 256), (6, 577, 869), (13, 1025, 3328),
+        (1, 2304, 256), (6, 577, 869), (13, 1025, 3328),
     ),
     (37, 53): (
         (1, 24, 6), (1, 280, 70), (1, 48, 12), (1, 16, 4), (1, 16, 6), (1, 12, 15),
-        (1, 2520, 260), (1, 577, 144), (7, 1025, 1792),
+        (1, 2340, 260), (1, 577, 144), (7, 1025, 1792),
     ),
     (3000, 3000): (
         (1, 45796, 11449), (1, 35344, 8836), (1, 29584, 7396), (1, 16900, 4225), (1, 12100, 3080), (1, 4096, 4160),
-        (1, 2520, 256), (17, 577, 2464), (10, 1025, 2560),
+        (1, 2304, 256), (17, 577, 2464), (10, 1025, 2560),
     ),
 }  # fmt: skip
 

@@ -110,7 +110,7 @@ def test_scout_takes_one_expert_where_one_library_multiplies_by_all_16(n_new: in
      ("GLM-4.5V", 1024, 1_640_216_133_632)],
 )  # fmt: skip
 def test_a_tower_does_the_flops_a_counter_sees(name: str, n_tokens: int, flops: int) -> None:
-    """transformers 5.24 on the meta device, eager, tower and projector, one image or clip; without the mask Mllama builds."""
+    """transformers 5.24 on the meta device, eager, tower and projector, one image or clip; Mllama without its mask."""
     ledger = rl.count(model(name), rl.Seqs(n_seq=1, n_new=1, n_inputs=1, n_input_tokens=n_tokens), attention="eager")
     of_tower = [op.repeat * op.executed_flops for op in ledger.ops if op.name.split(".")[0] in ("vision", "audio")]
     assert sum(of_tower) == flops
@@ -421,6 +421,47 @@ def test_trap_23_blocks_of_one_thing_each() -> None:
     assert {x.mixer.d_inner for x in nano if isinstance(x.mixer, Mamba2)} == {64 * 64}  # not expand · hidden = 5376
     assert {type(x) for x in kinds("Jamba-1.5-Mini")} == {Attention, Mamba}
     assert [isinstance(x, Delta) for x in kinds("Qwen3-Next-80B-A3B")] == [True, True, True, False] * 12
+
+
+def test_trap_24_architecture_search_leaves_layers_of_every_width_and_none() -> None:
+    """Of Llama-3.3-Nemotron-Super's kinds: heads in groups of 8, no attention at all, blocks 1.3 and 0.5 times as wide."""
+    blocks = [
+        {"attention": {"n_heads_in_group": 8, "no_op": False, "replace_with_linear": False},
+         "ffn": {"ffn_mult": 2.625, "no_op": False, "replace_with_linear": False}},
+        {"attention": {"n_heads_in_group": None, "no_op": True, "replace_with_linear": False},
+         "ffn": {"ffn_mult": 1.0, "no_op": False, "replace_with_linear": False}},
+        {"attention": {"n_heads_in_group": 16, "no_op": False, "replace_with_linear": False},
+         "ffn": {"ffn_mult": None, "no_op": True, "replace_with_linear": False}},
+    ]  # fmt: skip
+    config = {"model_type": "nemotron-nas", "hidden_size": 4096, "num_attention_heads": 32, "num_hidden_layers": 3,
+              "vocab_size": 1000, "max_position_embeddings": 131072, "block_configs": blocks}  # fmt: skip
+    first, second, third = [layer for g in read(config).layers for _ in range(g.repeat) for layer in g.layers]
+    assert isinstance(first.mixer, Attention)
+    assert isinstance(third.mixer, Attention)
+    assert (first.mixer.n_kv_heads, third.mixer.n_kv_heads) == (32 // 8, 32 // 16)
+    assert second.mixer is None
+    assert third.ffn is None
+    assert isinstance(first.ffn, Dense)
+    assert first.ffn.d_ff == 7168  # 2 · 2.625 · 4096 / 3 = 7168, a multiple of 256
+
+
+@pytest.mark.parametrize(
+    ("name", "formats"),
+    [("DeepSeek-V3", {"*": "fp8-block"}),
+     ("gpt-oss-20b", {"expert_gate": "mxfp4", "expert_up": "mxfp4", "expert_down": "mxfp4"})],
+)  # fmt: skip
+def test_trap_28_what_is_quantised_and_what_stays(name: str, formats: dict[str, str]) -> None:
+    """Every form of the list has its own tests in test_quantization.py; here, two released files as they are."""
+    assert model(name).formats == formats
+    numerics = rl.Precision().of(model(name))
+    assert {role: numerics.store(role).bits for role in ("embedding", "head", "router")} == {
+        "embedding": 16.0, "head": 16.0, "router": 16.0,
+    }  # fmt: skip
+
+
+def test_trap_31_bloom_176b_has_70_layers_of_14336_and_not_the_dimensions_of_gpt_3() -> None:
+    m = model("BLOOM-176B")
+    assert (m.n_layers, m.d_model, m.n_params) == (70, 14336, 176_247_271_424)
 
 
 def test_trap_25_indexers_and_compressed_entries() -> None:

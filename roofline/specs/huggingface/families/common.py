@@ -84,7 +84,7 @@ def n_labels(c: Config) -> int:
 
 def tied(c: Config, *, by_default: bool) -> bool:
     """`tie_word_embeddings`, or what the family's class takes where it is absent."""
-    return bool(c.flag("tie_word_embeddings", absent=by_default, null=by_default))
+    return bool(c.flag("tie_word_embeddings", absent=by_default, null=False))
 
 
 def heads(
@@ -202,15 +202,17 @@ def grouped(layers: Sequence[Layer]) -> tuple[Group, ...]:
 
     A list of 62 layers of which every sixth is global becomes ten groups of six in one, and two more.
     """
+    known: dict[Layer, int] = {}
+    kinds = tuple(known.setdefault(layer, len(known)) for layer in layers)  # numbers are compared faster than records
     layers, groups, start = tuple(layers), [], 0
     while start < len(layers):
-        period, times = max(_repeats(layers, start), key=lambda found: (found[0] * found[1], -found[0]))
+        period, times = max(_repeats(kinds, start), key=lambda found: (found[0] * found[1], -found[0]))
         groups.append(Group(repeat=times, layers=layers[start : start + period]))
         start += period * times
     return tuple(groups)
 
 
-def _repeats(layers: tuple[Layer, ...], start: int) -> Iterator[tuple[int, int]]:
+def _repeats(layers: tuple[int, ...], start: int) -> Iterator[tuple[int, int]]:
     """(period, times) of every short pattern at a place that repeats; one layer once where none does."""
     yield 1, 1
     for period in range(1, min(MAX_PERIOD, (len(layers) - start) // 2) + 1):

@@ -207,6 +207,7 @@ FAMILIES = {
     "olmo2": olmo2,
     "olmo3": olmo3,
     "exaone4": exaone4,
+    "exaone4_5_text": exaone4,
     "cohere": cohere,
     "cohere2": cohere2,
     "phi": phi,

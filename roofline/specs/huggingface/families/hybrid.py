@@ -268,6 +268,7 @@ def lfm3(c: Config) -> Shape:
         kinds = layer_kinds(c, "layer_types", n_layers=c.n_layers(), known=tuple(mixers))
     else:
         turn = ("sliding_attention", "conv", FULL, "conv")
+        c.assume("layer_types", "conv first, then attention and conv in turn, every second attention in full")
         kinds = ["conv", *(turn[i % 4] for i in range(1, c.n_layers()))]
     n_norms, ffn = 4 if c.flag("use_sandwich_norm", absent=True) else 2, dense(c)
     layers = [Layer(mixer=mixers[kind], ffn=ffn, n_norms=n_norms) for kind in kinds]

@@ -180,7 +180,12 @@ _V4_RATIOS = {0: "sliding_attention", 4: "compressed_sparse_attention", 128: "he
 
 def _v4_kinds(c: Config) -> dict[str, Compressed]:
     """The three kinds of attention by name: the window alone, finely compressed with an indexer, coarsely without."""
-    rates = c.section("compress_rates", absent={})
+    said = {"compressed_sparse_attention": 4, "heavily_compressed_attention": 128}  # by the ratios of older files
+    rates = (
+        Config(said, where=c.where, assumed=c.assumed)
+        if c.given("compress_ratios")
+        else c.section("compress_rates", absent={})
+    )
     sizes = {
         "n_heads": c.whole("num_attention_heads", most=100_000), "d_head": c.whole("head_dim"),
         "d_q_latent": c.whole("q_lora_rank"), "n_out_groups": c.whole("o_groups", most=100_000),
@@ -212,6 +217,7 @@ def _v4_mixers(c: Config, kinds: dict[str, Compressed], n: int) -> list[Compress
                 raise c.wrong("compress_ratios", f"ratios {', '.join(map(str, _V4_RATIOS))} only", ratio)
         names = [_V4_RATIOS[ratio] for ratio in ratios]
     if names is None:
+        c.assume("layer_types", "two coarse layers, then fine and coarse in turn")
         names = [
             "compressed_sparse_attention" if i >= 2 and i % 2 else "heavily_compressed_attention" for i in range(n)
         ]
@@ -267,6 +273,7 @@ FAMILIES = {
     "deepseek_v3": deepseek_v3,
     "deepseek_v32": deepseek_v32,
     "deepseek_v4": deepseek_v4,
+    "deepseek_ref": deepseek_v4,  # as a converted FP8 checkpoint calls it
     "glm4_moe_lite": glm4_moe_lite,
     "glm_moe_dsa": glm_moe_dsa,
     "kimi_k2": deepseek_v3,

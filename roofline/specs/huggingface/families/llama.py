@@ -17,7 +17,7 @@ from roofline.specs.huggingface.families.common import (
 )
 from roofline.specs.layers import Layer
 
-__all__ = ["FAMILIES", "biases", "mlp_bias", "window_of"]
+__all__ = ["FAMILIES", "biases", "mlp_bias", "qwen2", "window_of"]
 
 WINDOWED = ("full_attention", "sliding_attention")
 

@@ -23,6 +23,7 @@ from roofline.specs.huggingface.families.mixtures import (
     attentions,
     biased,
     blocks,
+    by_word,
     experts,
     filled,
     mtp,
@@ -31,7 +32,7 @@ from roofline.specs.huggingface.families.mixtures import (
     stacked,
 )
 from roofline.specs.layers import Layer, Norm
-from roofline.specs.mixers import Attention
+from roofline.specs.mixers import Attention, Indexer
 
 __all__ = ["FAMILIES"]
 
@@ -59,6 +60,49 @@ def minimax_m2(c: Config) -> Shape:
     c = filled(c, num_key_value_heads=8, head_dim=128, num_experts_per_tok=8, intermediate_size=1536)
     shape = _same(c, experts(c, width="intermediate_size", n_absent=256), qk_norm="full")
     return shape | {"mtp": mtp(c, shape["layers"][-1].layers[-1], "num_mtp_modules")}
+
+
+def minimax_m3(c: Config) -> Shape:
+    """MiniMax M3: an indexer picks blocks of keys in the layers of `sparse_attention_freq`; dense blocks, experts and the
+    one shared block each have a width of their own."""
+    c = sparse(c, vocab=200_064, width=6144, ff=3072, layers=60, heads=64, context=524_288)
+    c = filled(c, num_experts_per_tok=4, intermediate_size=3072, dense_intermediate_size=12_288)
+    n = c.n_layers()
+    s = c.section("sparse_attention_config", absent={})
+    indexer = Indexer(
+        n_heads=_either(s, "sparse_num_index_heads", c, "index_n_heads", absent=4),
+        d_head=_either(s, "sparse_index_dim", c, "index_head_dim", absent=128),
+        top_k=_either(s, "sparse_topk_blocks", c, "index_topk_blocks", absent=16)
+        * _either(s, "sparse_block_size", c, "index_block_size", absent=128),
+        weighted=False,
+    )
+    picks = _by_number(s, "sparse_attention_freq", n, absent=False)
+    if c.given("layer_types"):
+        words = {"full_attention": False, "minimax_m3_sparse": True}
+        picks = by_word(c, "layer_types", words, n_layers=n, absent=(), said="")
+    having = _by_number(c, "moe_layer_freq", n, absent=True)
+    shared = c.whole("shared_intermediate_size", absent=3072)
+    moe = experts(c, width="intermediate_size", n_absent=128, d_shared=shared)
+    full, sparsely = (
+        attention(c, kv_absent=4, head_dim_absent=128, qk_norm="head", indexer=x) for x in (None, indexer)
+    )
+    ffns = blocks(
+        c, sparse_from(c, n, first=0) if c.given("mlp_layer_types") else having, moe, key="dense_intermediate_size"
+    )
+    layers = stacked([sparsely if picked else full for picked in picks], ffns)
+    modules = mtp(c, layers[-1].layers[-1], "num_mtp_modules")
+    return basics(c, tied_by_default=False) | {"layers": layers, "mtp": modules}
+
+
+def _either(first: Config, key: str, then: Config, other: str, *, absent: int) -> int:
+    """A number of the section, or the same at the level above under its later name."""
+    return int(first.whole(key, most=100_000) if first.has(key) else then.whole(other, absent=absent, most=100_000))
+
+
+def _by_number(c: Config, key: str, n_layers: int, *, absent: bool) -> list[bool]:
+    """A number a layer, 0 for no; all alike where the list is absent or null."""
+    numbers = c.items(key, kind=int, absent=None, null=None, length=n_layers)
+    return [absent] * n_layers if numbers is None else [number != 0 for number in numbers]
 
 
 def olmoe(c: Config) -> Shape:
@@ -245,6 +289,8 @@ FAMILIES = {
     "hunyuan_v1_moe": hunyuan_v1_moe,
     "mellum": mellum,
     "minimax_m2": minimax_m2,
+    "minimax_m3": minimax_m3,
+    "minimax_m3_vl_text": minimax_m3,
     "mixtral": mixtral,
     "olmoe": olmoe,
     "phimoe": phimoe,

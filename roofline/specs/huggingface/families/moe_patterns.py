@@ -252,6 +252,8 @@ def laguna(c: Config) -> Shape:
     n = c.n_layers()
     everywhere = [c.whole("num_attention_heads", most=100_000)] * n
     n_heads = listed(c, "num_attention_heads_per_layer", length=n) or everywhere
+    if not c.has("gating"):
+        c.assume("gating", "per-head")
     gated: Literal["apart", "head"] = "head" if c.data.get("gating", True) in (True, "per-head") else "apart"
     seen = _seen(c, n, 512, full=lambda _: True, said="all full")
     mixers = headed(c, n_heads, seen, key="num_attention_heads_per_layer", gated=gated)

@@ -8,11 +8,11 @@ from typing import TypeAlias
 
 from roofline.errors import Unsupported, shorten
 from roofline.specs.huggingface.config import Config
-from roofline.specs.huggingface.families.common import Shape, tied
+from roofline.specs.huggingface.families.common import Shape, n_labels, tied
 from roofline.specs.layers import Norm
 from roofline.specs.towers import Product
 
-__all__ = ["Readouts", "architecture", "n_labels", "readout"]
+__all__ = ["Readouts", "architecture", "readout"]
 
 Readouts: TypeAlias = dict[str, tuple[str, ...]]
 
@@ -36,16 +36,6 @@ def architecture(c: Config, *, known: Collection[str], absent: str) -> str:
             f"of this family are: …{', …'.join(known)}"
         )
     return ending[1]
-
-
-def n_labels(c: Config) -> int:
-    """How many classes a classifier tells apart: as many as `id2label` names, else `num_labels`, else two."""
-    if c.given("id2label"):
-        names = c.section("id2label").data
-        if not 1 <= len(names) <= 1_000_000:
-            raise c.wrong("id2label", "from one to a million labels", names)
-        return len(names)
-    return int(c.whole("num_labels", absent=2, null=2, most=1_000_000))
 
 
 def readout(

@@ -1,20 +1,23 @@
-"""Decoders whose code came with the checkpoint, before or beside transformers: Qwen 1, Baichuan, InternLM, ChatGLM."""
+"""Decoders whose code came with the checkpoint, before or beside transformers: Qwen 1, Baichuan, InternLM, ChatGLM, …"""
 
 from __future__ import annotations
 
-from roofline.specs.ffns import Dense
+from roofline.specs.ffns import Dense, Ffn, Moe
 from roofline.specs.huggingface.config import Config
 from roofline.specs.huggingface.families.common import (
+    LAYER_NORM,
     RMS_NORM,
     Shape,
     attention,
+    basics,
     dense,
     plain,
     stack,
     tied,
     whole_heads,
 )
-from roofline.specs.huggingface.families.llama import biases, mlp_bias
+from roofline.specs.huggingface.families.llama import biases, mlp_bias, qwen2
+from roofline.specs.huggingface.families.mixtures import blocks, experts, mtp, shared_width, stacked
 from roofline.specs.layers import Layer
 from roofline.specs.mixers import Attention
 
@@ -84,6 +87,37 @@ def deci(c: Config) -> Shape:
     return stack(c, [layers[k] for k in counts])
 
 
+def orion(c: Config) -> Shape:
+    """Orion 14B: Llama's layer between LayerNorms."""
+    return stack(c, Layer(mixer=attention(c), ffn=dense(c)), norm=LAYER_NORM)
+
+
+def minicpm(c: Config) -> Shape:
+    """MiniCPM 1, 2, 4: Llama's layer, tied unless said otherwise; of a mixture each expert is as wide as the dense block."""
+    n = c.whole("num_experts", absent=0, null=0, least=0, most=100_000)
+    ffn: Ffn = dense(c)
+    if n:
+        ffn = Moe(
+            n_experts=n, n_active_experts=c.whole("num_experts_per_tok", most=n), d_ff=c.whole("intermediate_size")
+        )
+    return stack(c, Layer(mixer=attention(c, **biases(c)), ffn=ffn), tied_by_default=True)
+
+
+def mimo(c: Config) -> Shape:
+    """MiMo 7B: Qwen 2's class; its further-token modules are dense layers of the same kind."""
+    shape = qwen2(c)
+    return shape | {"mtp": mtp(c, shape["layers"][-1].layers[-1])}
+
+
+def deepseek(c: Config) -> Shape:
+    """DeepSeekMoE 16B: Llama's attention; a dense layer first, then experts beside `n_shared_experts` in one block."""
+    n = c.n_layers()
+    every, first = c.whole("moe_layer_freq", absent=1), c.whole("first_k_dense_replace", absent=0, least=0)
+    moe = experts(c, d_shared=shared_width(c, absent=0))
+    ffns = blocks(c, [i >= first and i % every == 0 for i in range(n)], moe)
+    return basics(c, tied_by_default=False) | {"layers": stacked([attention(c, **biases(c))] * n, ffns)}
+
+
 def _shape(c: Config, context_key: str, context: int) -> Shape:
     return {
         "d_model": c.whole("hidden_size"),
@@ -101,4 +135,8 @@ FAMILIES = {
     "baichuan": baichuan,
     "chatglm": chatglm,
     "deci": deci,
+    "orion": orion,
+    "minicpm": minicpm,
+    "mimo": mimo,
+    "deepseek": deepseek,
 }

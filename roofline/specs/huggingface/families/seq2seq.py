@@ -8,8 +8,10 @@ from functools import partial
 
 from roofline.specs.ffns import Dense
 from roofline.specs.huggingface.config import Config
-from roofline.specs.huggingface.families.common import LAYER_NORM, Shape, grouped, plain, tied
+from roofline.specs.huggingface.families.common import LAYER_NORM, Shape, grouped, over, plain, tied
+from roofline.specs.huggingface.families.mixtures import filled
 from roofline.specs.huggingface.families.readouts import architecture
+from roofline.specs.huggingface.families.vision import text_part, with_towers
 from roofline.specs.layers import Group, Layer
 from roofline.specs.mixers import Attention, CrossAttention
 from roofline.specs.model import Embedding, Positions
@@ -153,18 +155,8 @@ def whisper(c: Config) -> Shape:
     """Whisper: two convolutions halve 3000 frames to 1500 tokens, whose positions are parameters; keys have no bias."""
     architecture(c, known=("ForConditionalGeneration", "Model"), absent="ForConditionalGeneration")
     d_model = c.whole("hidden_size", "d_model", absent=384)
-    n_tokens = c.whole("max_source_positions", absent=1500, most=100_000)
     context = c.whole("max_target_positions", absent=448, most=2**30)
-    mels = c.whole("num_mel_bins", absent=80)
-    tower = Tower(
-        kind="audio", d_model=d_model, norm=LAYER_NORM, n_norms=1,
-        stem=(
-            Product(name="conv1", d_in=3 * mels, d_out=d_model, bias=True, rows=2),
-            Product(name="conv2", d_in=3 * d_model, d_out=d_model, bias=True),
-        ),
-        layers=_without_key_bias(_stack(c, "encoder", (4, 6, 1536), d_model)),
-        vectors={"positions": n_tokens * d_model}, feeds="memory", fixed_tokens=n_tokens,
-    )  # fmt: skip
+    tower = _sound(c, d_model, mels=80, stack=(4, 6, 1536))
     return {
         "d_model": d_model,
         "vocab_size": c.whole("vocab_size", absent=51865, most=100_000_000),
@@ -175,6 +167,45 @@ def whisper(c: Config) -> Shape:
         "layers": _without_key_bias(_stack(c, "decoder", (4, 6, 1536), d_model)),
         "head": {"tied": tied(c, by_default=True)},
     }
+
+
+def _sound(c: Config, d_model: int, *, mels: int, stack: tuple[int, int, int]) -> Tower:
+    """Whisper's encoder; `mels` and `stack` (layers, heads, width) where no key says."""
+    n_tokens, mels = c.whole("max_source_positions", absent=1500, most=100_000), c.whole("num_mel_bins", absent=mels)
+    return Tower(
+        kind="audio", d_model=d_model, norm=LAYER_NORM, n_norms=1,
+        stem=(
+            Product(name="conv1", d_in=3 * mels, d_out=d_model, bias=True, rows=2),
+            Product(name="conv2", d_in=3 * d_model, d_out=d_model, bias=True),
+        ),
+        layers=_without_key_bias(_stack(c, "encoder", stack, d_model)),
+        vectors={"positions": n_tokens * d_model}, feeds="memory", fixed_tokens=n_tokens,
+    )  # fmt: skip
+
+
+def voxtral(c: Config) -> Shape:
+    """Voxtral: Whisper's encoder before a Llama that ties nothing; as many of its tokens side by side as make
+    `intermediate_size` wide are one of the prompt's, after two products."""
+    text = c.section("text_config", absent={})
+    untied = over(filled(text, **_VOXTRAL), {"tie_word_embeddings": False})
+    shape = text_part(over(c, {"text_config": untied.data}), model_type="llama", tied=None)
+    a, d_text = c.section("audio_config", absent={}), shape["d_model"]
+    d_model, wide = a.whole("hidden_size", "d_model", absent=1280), a.whole("intermediate_size", absent=5120)
+    if wide % d_model:
+        raise a.wrong("intermediate_size", f"a multiple of hidden_size={d_model}", wide)
+    rows = d_model / wide
+    tower = _sound(over(a, {"encoder_ffn_dim": wide}), d_model, mels=128, stack=(32, 20, 5120))
+    projector = (
+        Product(name="project_up", d_in=wide, d_out=d_text, rows=rows),
+        Product(name="project_down", d_in=d_text, d_out=d_text, rows=rows),
+    )
+    return with_towers(shape, tower.model_copy(update={"feeds": "prompt", "projector": projector}))
+
+
+_VOXTRAL = {
+    "vocab_size": 131_072, "hidden_size": 3072, "intermediate_size": 8192, "num_hidden_layers": 30,
+    "num_key_value_heads": 8, "max_position_embeddings": 131_072, "head_dim": 128,
+}  # fmt: skip
 
 
 def _without_key_bias(groups: tuple[Group, ...]) -> tuple[Group, ...]:
@@ -194,6 +225,12 @@ FAMILIES: dict[str, Callable[[Config], Shape]] = {
     "umt5": partial(_t5, default=_T5(table_a_layer=True)),
     "bart": partial(_bart, default=_Bart(extra_rows=2, embedding_norm=True)),
     "mbart": partial(_bart, default=_Bart(extra_rows=2, embedding_norm=True, final_norm=True)),
+    "plbart": partial(
+        _bart,
+        default=_Bart(
+            extra_rows=2, embedding_norm=True, vocab=50005, d_model=768, encoder=(6, 12, 3072), decoder=(6, 12, 3072)
+        ),
+    ),
     "pegasus": partial(_bart, default=_Bart(final_norm=True)),
     "marian": partial(_bart, default=_Bart(vocab=58101)),
     "m2m_100": partial(_bart, default=_Bart(table=False, final_norm=True, vocab=128112)),
@@ -208,4 +245,5 @@ FAMILIES: dict[str, Callable[[Config], Shape]] = {
         default=_Bart(embedding_norm=True, d_model=512, encoder=(8, 16, 2048), decoder=(8, 16, 2048), context=512),
     ),
     "whisper": whisper,
+    "voxtral": voxtral,
 }

@@ -12,7 +12,7 @@ from roofline.specs.layers import Layer
 from roofline.specs.mixers import Attention
 from roofline.specs.towers import Product, Tower
 
-__all__ = ["encoder_layer", "patches", "product", "sides", "text_part", "vision_section", "with_towers"]
+__all__ = ["encoder_layer", "patches", "product", "sides", "text_part", "text_shape", "vision_section", "with_towers"]
 
 
 def text_part(c: Config, *, model_type: str, tied: bool | None, either: bool = False) -> Shape:
@@ -86,14 +86,17 @@ def patches(c: Config, *, image: int, patch: int) -> tuple[int, int]:
 
 def encoder_layer(
     c: Config, d_model: int, *, n_heads: int, d_ff: int, bias: bool = True, gated: bool = False, n_norms: int = 2,
-    vectors: int = 0, window: int | None = None, **more: Any,
+    vectors: int = 0, window: int | None = None, n_kv_heads: int | None = None, **more: Any,
 ) -> Layer:  # fmt: skip
     """Attention of all patches over all, or within square windows, and a block; `bias` on every matrix of both."""
     if d_model % n_heads:
         raise c.wrong("num_attention_heads", f"a divisor of the width {d_model}", n_heads)
+    n_kv_heads = n_kv_heads or n_heads
+    if n_heads % n_kv_heads:
+        raise c.wrong("num_key_value_heads", f"a divisor of num_heads={n_heads}", n_kv_heads)
     biases = {"qkv_bias": bias, "out_bias": bias} | more
     mixer = Attention(
-        n_heads=n_heads, n_kv_heads=n_heads, d_head=d_model // n_heads, causal=False,
+        n_heads=n_heads, n_kv_heads=n_kv_heads, d_head=d_model // n_heads, causal=False,
         window=window, chunked=window is not None, **biases,
     )  # fmt: skip
     return Layer(mixer=mixer, ffn=Dense(d_ff=d_ff, gated=gated, bias=bias), n_norms=n_norms, vectors=vectors)

@@ -29,14 +29,16 @@ _MEL_BINS = 128  # of Gemma 4's feature extractor
 def siglip(
     v: Config, *, projector: tuple[Product, ...], vectors: dict[str, int], image: ImageRule | None,
     pooled: bool = True, defaults: tuple[int, int, int, int, int, int] = (768, 12, 12, 3072, 224, 16),
+    places: tuple[int, int] | None = None,
 ) -> Tower:  # fmt: skip
-    """SigLIP: biases everywhere, learned positions, no class token. `defaults`: width, layers, heads, block, image, patch.
+    """SigLIP: biases everywhere, learned positions, no class token. `defaults`: width, layers, heads, block, image, patch;
+    `places`: positions and pixels of a patch, where no image's size says them.
 
     `pooled` classes have, unless `vision_use_head` is false, a head in which one learned query attends to all patches.
     """
     width, n_layers, n_heads, wide, side, patch = defaults
     d, d_ff = v.whole("hidden_size", absent=width), v.whole("intermediate_size", absent=wide)
-    n_positions, pixels = patches(v, image=side, patch=patch)
+    n_positions, pixels = places or patches(v, image=side, patch=patch)
     layer = encoder_layer(v, d, n_heads=v.whole("num_attention_heads", absent=n_heads, most=100_000), d_ff=d_ff)
     head: tuple[Product, ...] = ()
     vectors = vectors | {"positions": n_positions * d}

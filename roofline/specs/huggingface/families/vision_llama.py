@@ -22,7 +22,7 @@ from roofline.specs.huggingface.families.vision import (
     vision_section,
     with_towers,
 )
-from roofline.specs.images import FixedImage, TiledImage
+from roofline.specs.images import TiledImage
 from roofline.specs.layers import Layer
 from roofline.specs.mixers import Attention, CrossAttention
 from roofline.specs.model import Embedding
@@ -82,7 +82,10 @@ def _tiles(v: Config, d_text: int) -> Tower:
             "tiles": 2 * n_shapes * tiles * d,
             "gates": 3,
         },
-        image=FixedImage(tower_tokens=tiles * padded, prompt_tokens=1, memory_tokens=tiles * tokens),
+        image=TiledImage(
+            tile=v.whole("image_size", absent=448), max_tiles=tiles, tower_tokens=padded, prompt_tokens=1,
+            memory_tokens=tokens, joined=True,
+        ),
     )  # fmt: skip
 
 

@@ -1,17 +1,18 @@
-"""Towers from elsewhere before decoders from elsewhere: CLIP, SigLIP, Pixtral, InternViT and MoonViT, with a projector."""
+"""Towers from elsewhere before decoders from elsewhere: CLIP, SigLIP, Pixtral, InternViT, MoonViT, with a projector."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from roofline.specs.huggingface.config import Config
-from roofline.specs.huggingface.families.common import LAYER_NORM, RMS_NORM, Shape, plain
+from roofline.specs.huggingface.families.common import LAYER_NORM, RMS_NORM, Shape, over, plain
 from roofline.specs.huggingface.families.vision import (
     encoder_layer,
     patches,
     product,
     sides,
     text_part,
+    text_shape,
     vision_section,
     with_towers,
 )
@@ -21,6 +22,11 @@ from roofline.specs.towers import Product, Tower
 
 __all__ = ["FAMILIES"]
 
+_CLIP_NAMED = "openai/clip-vit-large-patch14-336"
+_CLIP_L_336 = {
+    "hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16, "intermediate_size": 4096,
+    "image_size": 336, "patch_size": 14, "num_channels": 3,
+}  # fmt: skip
 _MOON_PATCHES, _MOON_SIDE = 16_384, 512  # patches of an image and of its side, in Kimi K2.5's image processor
 
 
@@ -126,10 +132,70 @@ def _idefics3(c: Config) -> Shape:
     return with_towers(text, siglip(v, projector=(project,), vectors={}, image=None, pooled=False, defaults=defaults))
 
 
+def lfm2_vl(c: Config) -> Shape:
+    """LFM2-VL: SigLIP 2, whose table has `num_patches` positions whatever the image's shape; patches s × s side by side
+    go through two products. How many tiles an image becomes is not described here."""
+    text = text_part(c, model_type="lfm2", tied=bool(c.flag("tie_embedding", absent=True)))
+    v = vision_section(c, among=("siglip2_vision_model",))
+    if v is None:
+        return text
+    scale = c.whole("downsample_factor", absent=2, most=64)
+    wide, rows = v.whole("hidden_size", absent=768) * scale**2, 1.0 / scale**2
+    middle, bias = c.whole("projector_hidden_size", absent=2560), c.flag("projector_bias", absent=True)
+    projector = (
+        product("project_up", wide, middle, bias=bias, rows=rows),
+        product("project_down", middle, text["d_model"], bias=bias, rows=rows),
+    )
+    norm = LAYER_NORM.n_params(wide) if c.flag("projector_use_layernorm", absent=True) else 0
+    places = v.whole("num_patches", absent=256), v.whole("patch_size", absent=16, most=10_000) ** 2
+    tower = siglip(v, projector=projector, vectors={"projector_norm": norm}, image=None, places=places)
+    return with_towers(text, tower)
+
+
+def phi3_v(c: Config) -> Shape:
+    """Phi-3 and 3.5 vision: CLIP ViT-L/14 at 336 pixels, which the file only names; four of its patches side by side go
+    through two products, and two learned marks end rows and tiles. Tiles are not described here."""
+    text = text_shape(c, "phi3")
+    if not c.given("img_processor"):
+        c.assume("img_processor", "no tower", "the file describes the text part alone")
+        return text
+    named = c.section("img_processor")
+    named.word("name", among=("clip_vision_model",))
+    named.word("model_name", absent=_CLIP_NAMED, null=_CLIP_NAMED, among=(_CLIP_NAMED,))
+    named.whole("image_dim_out", absent=1024, least=1024, most=1024)
+    v = over(named, _CLIP_L_336)
+    rows = 576 / 577 / 4
+    projector = (
+        product("project_up", 4096, text["d_model"], rows=rows),
+        product("project_down", text["d_model"], text["d_model"], rows=rows),
+    )
+    tower = _clip(v, projector=projector, image=None)
+    return with_towers(text, tower.model_copy(update={"vectors": tower.vectors | {"marks": 2 * 4096}}))
+
+
 def internvl(c: Config) -> Shape:
     """InternVL: InternViT with a class token and a learned scale on either half of a layer; patches are shuffled
     together, 1 / r on a side by `downsample_ratio` r."""
-    text = text_part(c, model_type="qwen2", tied=True)
+    return _internvl(c, text_part(c, model_type="qwen2", tied=True))
+
+
+def internvl_chat(c: Config) -> Shape:
+    """InternVL as first released, with other names for the same keys; whether the head is tied its text part says."""
+    text = c.section("llm_config")
+    shape = text_shape(text, text.word("model_type"))
+    if not c.given("vision_config"):
+        return _internvl(c, shape)
+    v = c.section("vision_config")
+    same = {
+        "model_type": "internvl_vision",
+        "attention_bias": v.flag("qkv_bias", absent=True),
+        "use_qk_norm": v.flag("qk_normalization", absent=True),
+        "norm_type": v.word("norm_type", absent="rms_norm"),
+    }
+    return _internvl(over(c, {"vision_config": v.data | same}), shape)
+
+
+def _internvl(c: Config, text: Shape) -> Shape:
     v = vision_section(c, among=("internvl_vision",))
     if v is None:
         return text
@@ -205,5 +271,8 @@ FAMILIES: dict[str, Callable[[Config], Shape]] = {
     "idefics3": _idefics3,
     "smolvlm": _idefics3,
     "internvl": internvl,
+    "internvl_chat": internvl_chat,
+    "lfm2_vl": lfm2_vl,
+    "phi3_v": phi3_v,
     "kimi_k25": kimi_k25,
 }

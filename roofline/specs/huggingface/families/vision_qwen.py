@@ -1,4 +1,4 @@
-"""Towers that take an image at its own size and merge squares of patches: Qwen-VL from 2 to 3.5, GLM-V."""
+"""Towers that take an image at its own size and merge squares of patches: Qwen-VL from 2 to 3.5, GLM-V, EXAONE 4.5."""
 
 from __future__ import annotations
 
@@ -37,6 +37,7 @@ __all__ = ["FAMILIES"]
 # Qwen3-VL-8B), and of GLM-V's image processor, which counts both of its two frames; whoever serves them sets their own
 _QWEN2_PIXELS = (3136, 12_845_056)
 _QWEN3_PIXELS = (65_536, 16_777_216)
+_MINIMAX_PIXELS = (56 * 56, 28 * 28 * 1280)
 _GLM_PIXELS = (112 * 112 // 2, 28 * 28 * 15_000 // 2)
 
 
@@ -59,10 +60,23 @@ def qwen2_vl(c: Config) -> Shape:
 
 
 def qwen2_5_vl(c: Config) -> Shape:
-    """Qwen2.5-VL: RMSNorm and gated blocks; all layers but `fullatt_block_indexes` see windows of `window_size` pixels."""
+    """Qwen2.5-VL: text keys at the top or in `text_config`; a tower of windows."""
+    v = vision_section(c)
+    tower = None if v is None else _windowed(v)
+    return with_towers(_text_at_either_level(c, "qwen2_5_vl_text"), tower)
+
+
+def exaone4_5(c: Config) -> Shape:
+    """EXAONE 4.5: the tower of Qwen2.5-VL with fewer heads for keys."""
+    shape = text_part(c, model_type="exaone4", tied=False)
     v = vision_section(c)
     if v is None:
-        return _text_at_either_level(c, "qwen2_5_vl_text")
+        return shape
+    return with_towers(shape, _windowed(v, n_kv_heads=v.whole("num_key_value_heads", absent=8, most=100_000)))
+
+
+def _windowed(v: Config, *, n_kv_heads: int | None = None) -> Tower:
+    """RMSNorm and gated blocks; all layers but `fullatt_block_indexes` see windows of `window_size` pixels."""
     d, merge, n_layers = v.whole("hidden_size", absent=3584), _merge(v), _depth(v, 32)
     side = v.whole("patch_size", absent=14, most=10_000)
     pixels = v.whole("window_size", absent=112, most=1_000_000)
@@ -72,17 +86,18 @@ def qwen2_5_vl(c: Config) -> Shape:
     full = set(v.items("fullatt_block_indexes", kind=int, absent=[7, 15, 23, 31]))
     d_ff = v.whole("intermediate_size", absent=3420)
     layers = [
-        encoder_layer(v, d, n_heads=_heads(v), d_ff=d_ff, gated=True, window=None if i in full else window)
+        encoder_layer(
+            v, d, n_heads=_heads(v), n_kv_heads=n_kv_heads, d_ff=d_ff, gated=True, window=None if i in full else window
+        )
         for i in range(n_layers)
     ]
-    tower = Tower(
+    return Tower(
         kind="vision", d_model=d, n_norms=1,
         stem=(_patch(v, d, side=14, bias=False),),
         layers=grouped(layers),
         projector=_merger(d, merge, d_out=v.whole("out_hidden_size", absent=3584)),
         image=_resized(v, merge, side=14, pixels=_QWEN2_PIXELS),
     )  # fmt: skip
-    return with_towers(_text_at_either_level(c, "qwen2_5_vl_text"), tower)
 
 
 def _qwen3_vl(c: Config, *, text: str, deepstack: tuple[int, ...] | None) -> Shape:
@@ -140,6 +155,30 @@ def _glm4v(c: Config, *, text: str) -> Shape:
     return with_towers(shape, tower)
 
 
+def minimax_m3_vl(c: Config) -> Shape:
+    """MiniMax M3: biases everywhere but on the patches, a norm before the layers; every patch goes through two products
+    to the text's width, and squares of them through two more."""
+    shape = text_part(c, model_type="minimax_m3_vl_text", tied=False, either=True)
+    v = vision_section(c)
+    if v is None:
+        return shape
+    d, merge, d_text = v.whole("hidden_size", absent=1280), _merge(v), shape["d_model"]
+    wide, rows = c.whole("projector_hidden_size", absent=6144), 1.0 / merge**2
+    tower = Tower(
+        kind="vision", d_model=d, norm=LAYER_NORM, n_norms=1,
+        stem=(_patch(v, d, side=14, bias=False),),
+        layers=plain(_depth(v, 32), encoder_layer(v, d, n_heads=_heads(v), d_ff=v.whole("intermediate_size", absent=5120))),
+        projector=(
+            product("project_up", d, wide),
+            product("project_down", wide, d_text),
+            product("merge_up", d_text * merge**2, wide, rows=rows),
+            product("merge_down", wide, d_text, rows=rows),
+        ),
+        image=_resized(v, merge, side=14, pixels=_MINIMAX_PIXELS),
+    )  # fmt: skip
+    return with_towers(shape, tower)
+
+
 def qwen2_vl_text(c: Config) -> Shape:
     """The text part of Qwen2-VL and Qwen2.5-VL: Qwen2, with other defaults and heads of D / N alone."""
     c = sparse(c, vocab=152064, width=8192, ff=29568, layers=80, heads=64, context=32768)
@@ -148,7 +187,7 @@ def qwen2_vl_text(c: Config) -> Shape:
         c,
         {
             "head_dim": c.whole("hidden_size") // whole_heads(c),
-            "max_window_layers": c.data.get("max_window_layers", 80),
+            "max_window_layers": c.whole("max_window_layers", absent=80, least=0, most=10_000),
         },
     )
     layers = [
@@ -195,7 +234,7 @@ def _merge(v: Config) -> int:
 def _patch(v: Config, d_model: int, *, side: int, bias: bool) -> Product:
     """The patch embedding: C · t · p · p values of two frames, of which an image fills both."""
     channels, frames = (
-        v.whole("in_channels", absent=3, most=10_000),
+        v.whole("in_channels", "num_channels", absent=3, most=10_000),
         v.whole("temporal_patch_size", absent=2, most=1000),
     )
     return product(
@@ -223,6 +262,9 @@ FAMILIES: dict[str, Callable[[Config], Shape]] = {
     "qwen3_vl": partial(_qwen3_vl, text="qwen3_vl_text", deepstack=(8, 16, 24)),
     "qwen3_vl_moe": partial(_qwen3_vl, text="qwen3_vl_moe_text", deepstack=(8, 16, 24)),
     "qwen3_vl_text": qwen3_vl_text,
+    "cosmos3_omni": partial(_qwen3_vl, text="qwen3_vl_text", deepstack=(8, 16, 24)),
+    "exaone4_5": exaone4_5,
+    "minimax_m3_vl": minimax_m3_vl,
     "qwen3_5": partial(_qwen3_vl, text="qwen3_5_text", deepstack=None),
     "qwen3_5_moe": partial(_qwen3_vl, text="qwen3_5_moe_text", deepstack=None),
     "glm4v": partial(_glm4v, text="glm4v_text"),
