@@ -18,7 +18,17 @@ from roofline.errors import SpecError, UnknownName, did_you_mean, shorten, shown
 from roofline.specs.hardware import Hardware
 from roofline.specs.model import Model
 
-__all__ = ["hardware", "hardware_ids", "load_yaml", "model", "model_ids", "model_yaml", "shipped", "spec_files"]
+__all__ = [
+    "hardware",
+    "hardware_ids",
+    "is_folder",
+    "load_yaml",
+    "model",
+    "model_ids",
+    "model_yaml",
+    "shipped",
+    "spec_files",
+]
 
 MAX_YAML_BYTES = 1_000_000
 MAX_YAML_DEPTH = 30
@@ -58,7 +68,7 @@ def model(name: PathLike, *, search: Sequence[PathLike] = ()) -> Model:
         from roofline.specs.gguf import read_gguf
 
         return read_gguf(path)
-    if path.suffix.lower() == ".json" or (_is_path(name) and _is_folder(path)):
+    if path.suffix.lower() == ".json" or (_is_path(name) and is_folder(path)):
         from roofline.specs.huggingface.reader import read_config
 
         return read_config(path)
@@ -100,7 +110,7 @@ def spec_files(kind: str, *, search: Sequence[PathLike] = ()) -> Iterator[Path]:
 def _folders(kind: str, search: Sequence[PathLike]) -> Iterator[Path]:
     own = [os.fspath(s) for s in search] + [s for s in os.environ.get("ROOFLINE_PATH", "").split(os.pathsep) if s]
     for entry in own:
-        if not Path(entry).is_dir():
+        if not is_folder(Path(entry)):
             raise SpecError(f"{entry}: expected a folder of specs (from search= or ROOFLINE_PATH), found none")
         yield Path(entry) / kind if (Path(entry) / kind).is_dir() else Path(entry)
     yield shipped(kind)
@@ -126,7 +136,7 @@ def _is_path(name: PathLike) -> bool:
     return not isinstance(name, str) or os.sep in text or text.endswith((".yaml", ".yml", ".json", ".gguf"))
 
 
-def _is_folder(path: Path) -> bool:
+def is_folder(path: Path) -> bool:
     """Whether a folder is there; a name too long, or one below a folder nobody may enter, is none, and reading says why."""
     try:
         return path.is_dir()
@@ -137,7 +147,7 @@ def _is_folder(path: Path) -> bool:
 def _found(name: str, kind: str, search: Sequence[PathLike]) -> tuple[dict[str, Any], str]:
     """(data, where) of a spec; `where` as errors show it."""
     if _is_path(name):
-        if _is_folder(Path(name)):
+        if is_folder(Path(name)):
             raise SpecError(f"{name}: expected a YAML file, found a folder")
         return load_yaml(Path(name)), name
     path = _by_name(name, kind, search)

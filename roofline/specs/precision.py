@@ -182,8 +182,17 @@ def run_dtype(dtype: str, chip: Hardware) -> str:
 
 
 def lawful_dtypes(store: str, dtype: str, chip: Hardware) -> tuple[str, ...]:
-    """Every dtype the arithmetic on a stored format may legally use on a chip: what a floor takes the fastest of."""
-    return tuple(dict.fromkeys([run_dtype(dtype, chip), *(d for d in format_named(store).lawful if chip.has(d))]))
+    """Every dtype the arithmetic on a stored format may legally use on a chip: what a floor takes the fastest of.
+
+    What is wanted, what the store allows or is itself multiplied in, and tf32 in place of fp32 whatever the store.
+
+    >>> from roofline.specs.catalog import hardware
+    >>> lawful_dtypes("bf16", "fp32", hardware("h100"))
+    ('fp32', 'bf16', 'tf32')
+    """
+    stored = format_named(store)
+    allowed = (stored.compute, *stored.lawful, *format_named(dtype).lawful) if dtype == "fp32" else stored.lawful
+    return tuple(dict.fromkeys([run_dtype(dtype, chip), *(d for d in allowed if chip.has(d))]))
 
 
 def require_units(precision: Precision, model: Model, chip: Hardware) -> None:

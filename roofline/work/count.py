@@ -212,7 +212,9 @@ def _layer(
 ) -> Iterator[Row]:
     """Mixer, cross-attention, FFN, elementwise. One case a kind, here and nowhere else."""
     for mix in mixing:
-        yield replace(at, repeat=2.0 * at.repeat).product(mix, name="mix_streams")
+        twice = replace(at, repeat=2.0 * at.repeat)  # around the mixer, and around the FFN
+        yield twice.product(mix, name="mix_streams")
+        yield _streams_mixed(mix.d_in // at.d_model, twice, name="streams")
     for mixer in layer.mixers:
         yield from _mixer(mixer, at, how=how)
     if layer.cross is not None:
@@ -229,7 +231,7 @@ def _layer(
         case _:
             raise Unsupported(f"an FFN of kind {layer.ffn.kind} is not counted yet")
     if layer.altup != 1:
-        yield _streams_mixed(layer.altup, at)
+        yield _streams_mixed(layer.altup, at, name="altup_mix")
     for matrix in layer.side_matrices(at.d_model):
         twice = 2.0 if matrix.role == "altup_route" else 1.0  # once to foretell the other streams, once to correct them
         yield at.product(matrix, m=at.tokens * twice)
@@ -252,10 +254,10 @@ def _mixer(mixer: SingleMixer, at: Place, *, how: How) -> Iterator[Row]:
             raise Unsupported(f"a mixer of kind {mixer.kind} is not counted yet")
 
 
-def _streams_mixed(n_streams: int, at: Place) -> Row:
-    """Each copy of the residual stream foretold from all s of them, with coefficients of the token's own: 2·T·D·s²."""
+def _streams_mixed(n_streams: int, at: Place, *, name: str) -> Row:
+    """Each copy of the residual stream made anew from all s of them, with coefficients of the token's own: 2·T·D·s²."""
     return Op(
-        name=f"{at.prefix}altup_mix",
+        name=f"{at.prefix}{name}",
         kind="gemm",
         repeat=at.repeat,
         shape=f"({at.d_model}, {n_streams}) × ({n_streams}, {n_streams}), for every token",

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import typer
 
-from roofline.errors import RooflineError
+from roofline.errors import RooflineError, shorten
 from roofline.views.cli.common import say, speak_ascii_where_needed
 
 __all__ = ["COMMANDS", "app_for", "run"]
@@ -87,7 +87,9 @@ def run(arguments: Sequence[str]) -> int:
         if hasattr(error, "format_message"):  # the usage errors of the click that typer carries
             return _usage(str(error.format_message()), debug=debug)
         return _fail(
-            f"this is a bug: {type(error).__name__}: {error}  (--debug shows where; please report it)", 1, debug=debug
+            f"this is a bug: {type(error).__name__}: {shorten(str(error), 300)}  (--debug shows where; please report it)",
+            1,
+            debug=debug,
         )
     return code
 

@@ -164,7 +164,7 @@ def validate(
 
 
 def _problems(path: Path) -> tuple[list[str], list[str]]:
-    if path.suffix.lower() in (".json", ".gguf") or path.is_dir():
+    if path.suffix.lower() in (".json", ".gguf") or catalog.is_folder(path):
         return _problems_of_a_checkpoint(path)
     try:
         data = catalog.load_yaml(path)

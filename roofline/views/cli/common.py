@@ -188,9 +188,12 @@ def speak_ascii_where_needed() -> None:
             stream.reconfigure(errors="roofline-ascii")
 
 
+_CONTROLS = dict.fromkeys([*range(9), *range(11, 32), *range(127, 160), *range(0xD800, 0xE000)], "?")
+
+
 def say(text: str = "") -> None:
-    """A line of text for people, on stdout."""
-    sys.stdout.write(f"{text}\n")
+    """A line of text for people, on stdout; what a file or its name says to the terminal is not passed on."""
+    sys.stdout.write(f"{text.translate(_CONTROLS)}\n")
 
 
 def table(*columns: str, first: str = "") -> Table:

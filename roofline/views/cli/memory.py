@@ -37,6 +37,7 @@ from roofline.views.cli.common import (
     whole,
 )
 from roofline.work.kvcache import token_bytes
+from roofline.work.step import MAX_TOKENS
 
 __all__ = ["kv", "memory"]
 
@@ -107,7 +108,8 @@ def _who_caches(spec: Model, tokens: int, policy: str) -> list[str]:
 
 
 def _ladder(tokens: int) -> list[int]:
-    return sorted({max(1, tokens // 4), max(1, tokens // 2), max(1, tokens), 2 * max(1, tokens)})
+    some = max(1, tokens)
+    return sorted({max(1, some // 4), max(1, some // 2), some, min(2 * some, int(MAX_TOKENS))})
 
 
 def memory(
