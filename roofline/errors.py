@@ -31,7 +31,8 @@ class RooflineError(Exception):
     """Root of everything this library raises on purpose. Whatever went into the message, it is one printable line."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(shorten(message, 600))
+        line = shorten(message, 10_000)  # a long path comes first, what is wrong with it last: the middle goes
+        super().__init__(line if len(line) <= 600 else f"{line[:297]}...{line[-300:]}")
 
 
 class SpecError(RooflineError, ValueError):

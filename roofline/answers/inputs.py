@@ -65,7 +65,7 @@ def _with_images(model: Model, prompt_tokens: Num, n_images: Num, image_size: An
     tower = model.towers[0] if model.towers else None
     if tower is None or tower.image is None:
         readers = "models with a vision tower do, such as qwen2.5-vl-7b or gemma-3-27b"
-        raise SpecError(f"images: {model.id} reads no images; {readers}")
+        raise SpecError(f"images: {model.id}, as described here, reads no images; {readers}")
     height, width = _size(image_size)
     one = tower.image.of(height=height, width=width)
     inputs, tokens = n_images * float(one.n_units), float(one.tower_tokens)

@@ -105,7 +105,7 @@ def _lever(name: str, before: Prediction, after: Deployment, *, ttft_s: float, t
     numerics = after.numerics
     return Lever(
         name=name,
-        weights=numerics.weights.name,
+        weights=numerics.weights_name,
         kv=numerics.kv.name,
         ttft_s=ttft_s,
         tpot_s=tpot_s,

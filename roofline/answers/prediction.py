@@ -101,7 +101,7 @@ class Prediction:
             "engine": d.engine,
             "evidence": "ideal machine; no measurements behind it",
             "notes": list(d.said()),
-            "weights": d.numerics.weights.name,
+            "weights": d.numerics.weights_name,
             "kv": d.numerics.kv.name,
             "head": d.numerics.store("head").name,
             "activations": d.precision.activations,

@@ -72,7 +72,12 @@ def model(name: PathLike, *, search: Sequence[PathLike] = ()) -> Model:
         from roofline.specs.huggingface.reader import read_config
 
         return read_config(path)
-    data, where = _found(os.fspath(name), "models", search)
+    try:
+        data, where = _found(os.fspath(name), "models", search)
+    except UnknownName:
+        if name and is_folder(path):  # no name of the catalogue, but a folder here
+            return model(Path(os.curdir, path), search=search)
+        raise
     return Model.read(data, where=where)
 
 

@@ -78,7 +78,7 @@ class Deployment:
 
     def __repr__(self) -> str:
         n = self.numerics
-        formats = f"{n.weights.name} weights, {n.kv.name} KV"
+        formats = f"{n.weights_name} weights, {n.kv.name} KV"
         return f"Deployment({self.model.id} on {self.n_chips} × {self.hardware.id}, {formats}, engine {self.engine})"
 
     def said(self) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ The one table of (format, chip) → (storage, compute):
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Self
@@ -34,6 +35,7 @@ __all__ = ["Numerics", "Precision", "lawful_dtypes", "run_dtype"]
 
 COMPUTE_DTYPES = ("fp32", "tf32", "fp16", "bf16", "fp8", "fp4", "int8", "int4")
 _FLOATS = ("fp32", "fp16", "bf16")
+MOST_ROLES = 6  # a checkpoint that names fewer leaves most matrices in its own dtype
 _16BIT_CHAIN = ("bf16", "fp16", "fp32")
 _FALLBACK = {
     "fp4": _16BIT_CHAIN, "fp8": _16BIT_CHAIN, "int8": _16BIT_CHAIN, "int4": _16BIT_CHAIN,
@@ -109,6 +111,15 @@ class Numerics:
     dense: str  # the dtype of activations and attention
     kept: str  # the dtype that whatever is not quantised is stored in: tables, norms, biases
     forced: str | None
+
+    @property
+    def weights_name(self) -> str:
+        """What the weights are stored in, as people say it: one format, or those of a mixed checkpoint, most roles first."""
+        roles = [name for role, name in (self.own or {}).items() if role not in ("kv_cache", "vectors")]
+        if self.own is None or not roles or "*" in self.own:
+            return self.weights.name
+        named = [name for name, _ in Counter(roles).most_common(3)]
+        return "+".join(dict.fromkeys([*named, self.weights.name] if len(roles) < MOST_ROLES else named))
 
     def store(self, role: str) -> Format:
         """The format the matrix of a role is stored in: asked for, the checkpoint's own, or as the recipe leaves it."""

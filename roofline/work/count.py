@@ -212,9 +212,9 @@ def _layer(
 ) -> Iterator[Row]:
     """Mixer, cross-attention, FFN, elementwise. One case a kind, here and nowhere else."""
     for mix in mixing:
-        twice = replace(at, repeat=2.0 * at.repeat)  # around the mixer, and around the FFN
-        yield twice.product(mix, name="mix_streams")
-        yield _streams_mixed(mix.d_in // at.d_model, twice, name="streams")
+        around = replace(at, repeat=2.0 * at.repeat)  # the mixer, and the FFN
+        yield around.product(mix, name="mix_streams")
+        yield _streams_mixed(mix.d_in // at.d_model, around, name="streams")
     for mixer in layer.mixers:
         yield from _mixer(mixer, at, how=how)
     if layer.cross is not None:

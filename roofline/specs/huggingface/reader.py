@@ -71,7 +71,7 @@ def _shape(adapter: Callable[[Config], Shape], config: Config) -> Shape:
     try:
         return adapter(config)
     except (SpecError, Unsupported) as error:
-        if str(error).startswith(config.where[:500]):
+        if str(error).startswith(shorten(config.where, 5000)[:250]):
             raise
         raise type(error)(f"{config.where}: {error}") from None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -76,13 +77,17 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout: S
 Check = Annotated[bool, typer.Option("--check", help="Leave with exit code 4 where it does not fit.")]
 
 
+_IN_THOUSANDS = re.compile(r"[0-9]{1,3}([,_][0-9]{3})+[kKmM]?|[0-9_]+[kKmM]?")  # 2,048; not 512,1024
+
+
 def whole(text: str, *, name: str, least: int = 1, most: float = 1e12) -> int:
     """A whole number as people type it: 2048, 2,048, 8k, 128K, 1M (k and M are 1024 and 1024², as context lengths are).
 
     >>> whole("128k", name="--context"), whole("2,048", name="--prompt")
     (131072, 2048)
     """
-    plain = text.strip().replace(",", "").replace("_", "")
+    grouped = text.strip()
+    plain = grouped.replace(",", "").replace("_", "") if _IN_THOUSANDS.fullmatch(grouped) else grouped
     factor = {"k": 1024, "m": 1024**2}.get(plain[-1:].lower(), 1)
     digits = plain[:-1] if factor > 1 else plain
     if not digits.isascii() or not digits.isdigit() or len(digits) > 15:

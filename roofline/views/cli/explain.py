@@ -89,14 +89,18 @@ def explain(
     if phase != "prefill" and d.model.generates:
         remembered = memory if d.model.remembers or source is not None else None
         passes["decode"] = decode(d, context_tokens=past, memory_tokens=remembered, **how)
+    if not passes:
+        raise SpecError(f"--phase: {d.model.id} is an encoder: it has no decode; ask prefill")
     if json:
         said = {"model": d.model.id, "hardware": d.hardware.id, "assumed": list(d.model.assumed)}
         print_json("explain", said | {name: list(_products(t)) for name, t in passes.items()})
         return
-    longest = {"prefill": n_prompt, "decode": past + 1}
-    for note in _notes(d, max(longest[name] for name in passes) if passes else 0):
+    longest = {"prefill": max(n_prompt, int(asks.n_new)), "decode": past + 1}
+    for note in _notes(d, max(longest[name] for name in passes)):
         say(note)
-    shapes = {"prefill": f"{n_prompt:,} new tokens", "decode": f"1 new token after {past:,}"}
+    read = f" and {asks.n_inputs * asks.n_input_tokens:,.0f} tokens of the tower" if asks.n_inputs else ""
+    new = "1 new token" if asks.n_new == 1 else f"{asks.n_new:,.0f} new tokens"
+    shapes = {"prefill": f"{new}{read}", "decode": f"1 new token after {past:,}"}
     for name, t in passes.items():
         _show(name, f"{n_seq:,} × {shapes[name]}", t, d, exact=exact)
 
@@ -135,7 +139,7 @@ def _ratio(a: float, b: float) -> float | None:
 
 def _show(phase: str, shape: str, t: Timing, d: Deployment, *, exact: bool) -> None:
     counted = "one layer" if exact else "all layers"
-    formats = f"{d.numerics.weights.name} weights, {d.numerics.kv.name} KV"
+    formats = f"{d.numerics.weights_name} weights, {d.numerics.kv.name} KV"
     say(f"{phase}: {d.model.id} on {d.hardware.id}, {formats}, {shape}   (counts of {counted}, time of all)")
     figures = ("FLOP", "weights", "KV read", "KV write", "other", "FLOP/B of W", "FLOP/B", "time")
     rows = table("×", "<shape", *figures, "<binds", first="product")

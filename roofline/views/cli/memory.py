@@ -13,6 +13,7 @@ from roofline.answers.memory import memory as memory_of
 from roofline.errors import SpecError
 from roofline.specs import catalog
 from roofline.specs.deployment import Deployment
+from roofline.specs.mixers import Compressed
 from roofline.specs.model import Model
 from roofline.specs.precision import Precision
 from roofline.units import format_bytes
@@ -72,10 +73,11 @@ def kv(
              "kv_bytes": held, "kv_bytes_per_token": each, "state_bytes": state},
         )  # fmt: skip
         return
-    say(f"{spec.id}   {numerics.kv.name} cache   {n_seq:,} × {tokens:,} tokens")
+    whole_windows = "   windows kept at full length" if policy == "allocated" and spec.windows else ""
+    say(f"{spec.id}   {numerics.kv.name} cache   {n_seq:,} × {tokens:,} tokens{whole_windows}")
     say()
     say(f"KV cache    {format_bytes(held, digits=5)}   ({held:,.0f} B)")
-    while_open = ", while no window is full" if spec.windows else ""
+    while_open = ", while no window is full" if spec.windows and policy == "window" else ""
     say(f"a token     {format_bytes(each, digits=5)}   (of one sequence{while_open})")
     if state:
         say(f"state       {format_bytes(state, digits=5)}   (of recurrent layers, whatever the context)")
@@ -97,7 +99,7 @@ def _who_caches(spec: Model, tokens: int, policy: str) -> list[str]:
     mixers = [(n, mixer) for n, layer in kinds for mixer in layer.mixers]
     windows = {w: sum(n for n, mixer in mixers if getattr(mixer, "window", None) == w) for w in spec.windows}
     said = [
-        f"{n} of {spec.n_layers} layers see {w:,} tokens and hold no more."
+        f"{n} of {spec.n_layers} layers see {w:,} tokens and hold no more{_thinned(spec, w)}."
         for w, n in windows.items()
         if tokens > w and policy == "window"
     ]
@@ -105,6 +107,13 @@ def _who_caches(spec: Model, tokens: int, policy: str) -> list[str]:
     if n_recurrent:
         said.append(f"{n_recurrent} of {spec.n_layers} layers keep a state of fixed size.")
     return ["", *said] if said else []
+
+
+def _thinned(spec: Model, window: int) -> str:
+    """What layers with that window keep beyond it: entries of several tokens, or nothing."""
+    mixers = [mixer for _, layer in spec.layer_kinds() for mixer in layer.mixers]
+    ratios = {x.ratio for x in mixers if isinstance(x, Compressed) and x.window == window and x.ratio is not None}
+    return f", but for an entry of every {' or '.join(map(str, sorted(ratios)))} tokens beyond" if ratios else ""
 
 
 def _ladder(tokens: int) -> list[int]:
@@ -135,7 +144,7 @@ def memory(
     answers = [(d, memory_of(d, context_tokens=tokens, batch=n_seq, memory_tokens=outputs)) for d in deployments]
     if json:
         listed = [
-            {"model": d.model.id, "hardware": d.hardware.id, "weights": d.numerics.weights.name, "kv": d.numerics.kv.name,
+            {"model": d.model.id, "hardware": d.hardware.id, "weights": d.numerics.weights_name, "kv": d.numerics.kv.name,
              "context_tokens": tokens, "batch": n_seq} | m.to_dict()
             for d, m in answers
         ]  # fmt: skip
@@ -143,7 +152,7 @@ def memory(
     else:
         first = deployments[0]
         say(
-            f"{first.model.id}   {first.numerics.weights.name} weights, {first.numerics.kv.name} KV   "
+            f"{first.model.id}   {first.numerics.weights_name} weights, {first.numerics.kv.name} KV   "
             f"{n_seq:,} × {tokens:,} tokens   (weights and cache only; an engine reserves more)"
         )
         say()

@@ -94,7 +94,7 @@ def _together(kinds: tuple[tuple[int, Layer], ...], words: Callable[[Layer], str
         word = words(layer)
         if word:
             many[word] = many.get(word, 0) + n
-    return ", ".join(many) if len(many) == 1 else " + ".join(f"{n} {word}" for word, n in many.items())
+    return ", ".join(many) if len(many) == 1 else " + ".join(f"{n} × {word}" for word, n in many.items())
 
 
 def mixer_words(layer: Layer) -> str:
@@ -183,12 +183,27 @@ def _lines(s: Model) -> list[str]:
     lines.append(f"head {head}; positions {s.positions.kind}; context up to {s.max_context_tokens:,}")
     if s.n_mtp_params:
         lines.append(f"multi-token prediction: {s.n_mtp_params:,} parameters besides")
-    if s.formats:
-        lines.append("stored as " + ", ".join(f"{fmt} ({role})" for role, fmt in s.formats.items()))
+    lines.extend(_stored(s))
     lines.extend(_kept(s))
     lines.append(f"source: {s.source}" if s.source else "no source given")
     lines.extend(f"assumed: {line}" for line in s.assumed)
     return [*lines, s.notes] if s.notes else lines
+
+
+def _stored(s: Model) -> list[str]:
+    """Number formats, each with the matrices it is for; of single kinds of layers where they differ."""
+    said = [f"stored as {_by_format(s.formats)}"] if s.formats else []
+    for index, (_, layer) in enumerate(s.layer_kinds()):
+        if layer.formats:
+            said.append(f"layers {index} stored as {_by_format(layer.formats)}")
+    return said
+
+
+def _by_format(formats: dict[str, str]) -> str:
+    roles: dict[str, list[str]] = {}
+    for role, name in formats.items():
+        roles.setdefault(name, []).append("all that its recipe quantises" if role == "*" else role)
+    return "; ".join(f"{name} ({', '.join(of)})" for name, of in roles.items())
 
 
 def _kept(s: Model) -> list[str]:

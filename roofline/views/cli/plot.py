@@ -34,7 +34,7 @@ def plot(
     hardware: Chips,
     out: Annotated[Path, typer.Option("--out", help="The file to write: .svg, .png or .pdf.")] = Path("roofline.svg"),
     prompt: Prompt = "2048",
-    output: Output = "256",
+    output: Output = None,
     batch: Batch = "1",
     weights: Weights = None,
     kv: Kv = None,

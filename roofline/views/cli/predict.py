@@ -133,13 +133,18 @@ def _one(p: Prediction) -> None:
 
 def _notes(p: Prediction) -> list[str]:
     d = p.deployment
-    return [f"note: {sentence}" for sentence in d.said()] + beyond_context(d.model, int(p.longest_tokens))
+    notes = [f"note: {sentence}" for sentence in d.said()] + beyond_context(d.model, int(p.longest_tokens))
+    n = len(d.model.assumed)
+    left_open = (
+        f"note: the model's file leaves {n} values open, assumed by its family (roofline models show lists them)"
+    )
+    return [*notes, left_open] if n else notes
 
 
 def _identity(p: Prediction, *, with_chip: bool = True) -> str:
     d, n = p.deployment, p.deployment.numerics
     requests = "1 request" if p.batch == 1 else f"{p.batch:,.0f} requests"
-    formats = f"{n.weights.name} weights, {n.kv.name} KV"
+    formats = f"{n.weights_name} weights, {n.kv.name} KV"
     chip = f" on {d.n_chips} × {d.hardware.id}" if with_chip else ""
     seen = _images(p)
     return f"{d.model.id}{chip}   {formats}   {requests}, {p.prompt_tokens:,.0f}{seen} in / {p.output_tokens:,} out"
@@ -224,7 +229,8 @@ def _facts(p: Prediction) -> list[tuple[str, str]]:
         ]
     held = f"{format_bytes(float(m.used_bytes))} of {format_bytes(m.capacity_bytes)}"
     lines.append(("Memory", f"{held} ({verdict}): {parts}"))
-    lines.append(("", f"KV {format_bytes(m.kv_bytes_per_token)} a token; {room}"))
+    while_open = " while no window is full" if p.deployment.model.windows else ""
+    lines.append(("", f"KV {format_bytes(m.kv_bytes_per_token)} a token{while_open}; {room}"))
     return lines
 
 

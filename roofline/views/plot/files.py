@@ -5,11 +5,13 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from html import escape
 from pathlib import Path
 from typing import Any
 
 from roofline.errors import SpecError, did_you_mean
+from roofline.specs.catalog import is_folder
 
 __all__ = ["save"]
 
@@ -48,9 +50,9 @@ def _checked(path: str | os.PathLike[str]) -> Path:
         raise SpecError(
             f"{target}: expected a file ending in {', '.join(SUFFIXES)}, got {shown}{did_you_mean(suffix, SUFFIXES)}"
         )
-    if not target.parent.is_dir():
+    if not is_folder(target.parent):
         raise SpecError(f"{target}: there is no folder {target.parent}; make it first")
-    if target.is_dir():
+    if is_folder(target):
         raise SpecError(f"{target}: expected a file, found a folder")
     return target
 
@@ -110,4 +112,5 @@ def _put(target: Path, data: bytes) -> None:
     except OSError as error:
         raise SpecError(f"{target}: cannot be written ({error.strerror or error})") from None
     finally:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):  # not there: moved, or never written
+            part.unlink()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,8 @@ def _colour(kind: str, theme: Theme) -> str:
 
 def draw_growth(ax: Any, shown: Growth, look: Look) -> None:
     """Lines and levels on log axes; a dot where a model's context ends."""
+    from matplotlib.ticker import FixedLocator, FuncFormatter
+
     theme, size = look.theme, look.size
     dress(ax, look)
     first, last = float(shown.lines[0].contexts[0]), max(float(line.contexts[-1]) for line in shown.lines)
@@ -39,6 +42,11 @@ def draw_growth(ax: Any, shown: Growth, look: Look) -> None:
     ax.set_ylim(low / GIB / 1.6, max([high, *levels]) / GIB * 2.2)
     for axis, limits in ((ax.xaxis, ax.get_xlim()), (ax.yaxis, ax.get_ylim())):
         log_ticks(axis, *limits)
+        axis.set_major_formatter(FuncFormatter(_grouped))
+    powers = [
+        10.0**i for i in range(math.ceil(math.log10(first)), math.floor(math.log10(last)) + 1)
+    ]  # none by the names
+    ax.xaxis.set_major_locator(FixedLocator(powers[:: 2 if size.name == "column" else 1]))
     for chip in shown.chips:
         ax.axhline(
             chip.memory_bytes / GIB, color=theme.ink, linewidth=0.9, linestyle=(0, (2, 2)), label=chip.id, zorder=2
@@ -82,18 +90,30 @@ def letter_growth(ax: Any, shown: Growth, look: Look) -> None:
         ax.annotate(
             f"{line.model.id}", (float(line.contexts[-1]), float(line.kept_bytes[-1]) / GIB),
             xytext=(x, (y - frame.y0) / frame.height), textcoords="axes fraction", va="center", ha="left",
-            annotation_clip=False, fontsize=look.size.note, color=_colour(line.kind, theme), path_effects=look.halo(3.0),
+            annotation_clip=False, fontsize=look.size.note, color=_colour(line.kind, theme),
+            bbox={"facecolor": theme.ground, "edgecolor": "none", "pad": 0.6}, zorder=8,
             arrowprops={"arrowstyle": "-", "color": _colour(line.kind, theme), "linewidth": 0.5, "alpha": 0.7,
                         "shrinkA": 0, "shrinkB": 2},
         )  # fmt: skip
-    for chip in shown.chips:
+    chips = sorted(shown.chips, key=lambda chip: chip.memory_bytes)
+    levels = [float(ax.transData.transform((1.0, chip.memory_bytes / GIB))[1]) + 0.6 * step for chip in chips]
+    for chip, y in zip(chips, _spread(levels, step=step, low=frame.y0, high=frame.y1 - 0.5 * step), strict=True):
+        name = chip.id if look.size.name == "column" else f"{chip.id}, {format_bytes(chip.memory_bytes)}"
         ax.annotate(
-            f"{chip.id}, {format_bytes(chip.memory_bytes)}", (ax.get_xlim()[0], chip.memory_bytes / GIB),
-            xytext=(4.0, 2.0), textcoords="offset points", va="bottom", ha="left", **look.text,
+            name, (0.015, (y - frame.y0) / frame.height), xycoords="axes fraction", va="center", ha="left",
+            **look.text | {"fontsize": look.size.note}, zorder=6,
+            bbox={"facecolor": theme.ground, "edgecolor": "none", "pad": 0.4},
         )  # fmt: skip
+    if look.size.name == "column":
+        return
     present = [kind for kind in KINDS if any(line.kind == kind for line in shown.lines)]
     handles = [_sample(ax, kind, theme) for kind in present]
     ax.legend(handles, present, loc="lower right", fontsize=look.size.note, frameon=False, labelcolor=theme.ink)
+
+
+def _grouped(value: float, _position: object = None) -> str:
+    """A tick as the titles write numbers: 100,000; 0.01."""
+    return f"{value:,.0f}" if value >= 1.0 else plain(value)
 
 
 def _sample(ax: Any, kind: str, theme: Theme) -> Any:

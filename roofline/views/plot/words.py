@@ -54,7 +54,7 @@ def fit(short_by_bytes: float) -> str:
 def formats(deployment: Deployment) -> str:
     """Formats of weights and cache, and the dtype of the arithmetic where the chip runs another."""
     numerics = deployment.numerics
-    weights, kv = numerics.weights.name, numerics.kv.name
+    weights, kv = numerics.weights_name, numerics.kv.name
     wanted = numerics.compute("q")
     used = run_dtype(wanted, deployment.hardware)
     said = f", computed in {used}" if used != wanted else ""

@@ -1,4 +1,4 @@
-"""Hostile configs: whatever stands in a file, it is read or refused in a sentence, in bounded time; what is read can be used.
+"""Hostile configs: whatever stands in a file, it is read or refused in a sentence, in time; what is read can be used.
 
 The 91 configs of `tests/data/configs.jsonl` are changed in every way a broken exporter, a careless hand or a hostile one
 might: keys gone, null, of another type, absurdly large, contradicting each other; files that are no files, no text, no JSON.
@@ -17,7 +17,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -44,11 +44,11 @@ H200 = rl.hardware("h200")
 
 Path_ = tuple[str | int, ...]
 
-GONE = object()
+GONE: Any = ...  # copied, it stays itself
 HUGE: tuple[Any, ...] = (10**7, 10**9, 10**30, 2**53 + 1, 1e308, math.inf)
 JUNK: tuple[Any, ...] = (
-    GONE, None, -1, 0, 1, 2, 3, 7, 0.5, 1.0, -0.0, *HUGE, -math.inf, math.nan, True, False, "x", "", "a\nb\x1b[31m", "x" * 5000,
-    "\ud800", [], [1], [None], [[1]], [True] * 3, {}, {"a": 1}, [{"a": [1]}],
+    GONE, None, -1, 0, 1, 2, 3, 7, 0.5, 1.0, -0.0, *HUGE, -math.inf, math.nan, True, False, "x", "",
+    "a\nb\x1b[31m", "x" * 5000, "\ud800", [], [1], [None], [[1]], [True] * 3, {}, {"a": 1}, [{"a": [1]}],
 )  # fmt: skip
 
 
@@ -111,11 +111,21 @@ def written(folder: Path, data: Any, name: str = "config.json") -> Path:
     return path
 
 
-def in_time(call: Callable[[], Any], seconds: float = 10.0) -> Any:
-    """The answer, which must come soon: two seconds alone on a core, several on a busy machine."""
+def a_million_sums() -> float:
+    """Seconds of a million sums, now: what time is measured in here, whatever the machine and its load."""
+    began = time.perf_counter()
+    total = 0
+    for i in range(1_000_000):
+        total += i
+    assert total == 499_999_500_000
+    return time.perf_counter() - began
+
+
+def in_time(call: Callable[[], Any], millions: float = 250.0) -> Any:
+    """The answer, which must not take longer than that many million sums of Python's."""
     began = time.perf_counter()
     answer = call()
-    assert time.perf_counter() - began < seconds
+    assert time.perf_counter() - began < millions * a_million_sums()
     return answer
 
 
@@ -137,8 +147,8 @@ def used(m: Model) -> None:
         ledger = rl.count(m, rl.Seqs(**step, **remembered))
         fine([ledger.flops, ledger.streamed_bytes, ledger.compulsory_bytes, ledger.weight_bytes, ledger.kv_read_bytes])
     for policy in ("window", "allocated") if m.generates else ():
-        fine(rl.kv_bytes(m, context_tokens=9999, policy=policy, memory_tokens=outputs))  # type: ignore[arg-type]
-        fine(rl.state_bytes(m, policy=policy))  # type: ignore[arg-type]
+        fine(rl.kv_bytes(m, context_tokens=9999, policy=policy, memory_tokens=outputs))
+        fine(rl.state_bytes(m, policy=policy))
     d = rl.Deployment(model=m, hardware=H200)
     fine(resident_weight_bytes(m, numerics=d.numerics))
     answer = rl.predict(d, prompt_tokens=100, output_tokens=5 if m.generates else 0)
@@ -164,9 +174,9 @@ def survives(path: Path) -> Model | None:
     try:
         m: Model = in_time(lambda: rl.model(path))
     except RooflineError as error:
-        one_line(error, path.name)
+        one_line(error, str(path.parent))
         return None
-    in_time(lambda: used(m), 20.0)
+    in_time(lambda: used(m), 500.0)
     return m
 
 
@@ -278,7 +288,7 @@ LLAMA, GEMMA, MIXTRAL, DEEPSEEK = of_type("llama"), of_type("gemma3_text"), of_t
         (GEMMA, {"layer_types": ["full_attention"] * 3}, ("layer_types: expected", "items, got 3")),
         (GEMMA, {"layer_types": ["wide_attention"] * 26}, ("layer_types: expected only", "'wide_attention'")),
         (GEMMA, {"sliding_window": 0}, ("sliding_window: expected a whole number from 1", "got 0")),
-        (MIXTRAL, {"num_experts_per_tok": 99}, ("n_active_experts: expected at most", "got 99")),
+        (MIXTRAL, {"num_experts_per_tok": 99}, ("num_experts_per_tok: expected at most", "got 99")),
         (MIXTRAL, {"num_local_experts": 0}, ("num_local_experts: expected a whole number from 1", "got 0")),
         (DEEPSEEK, {"q_lora_rank": 0}, ("q_lora_rank: expected a whole number from 1", "got 0")),
         (DEEPSEEK, {"kv_lora_rank": -512}, ("kv_lora_rank: expected a whole number from 1", "got -512")),
@@ -326,9 +336,9 @@ TEXTS: dict[str, tuple[str | bytes, str]] = {
     "python": ("{'model_type': 'llama'}", "not valid JSON"),
     "deep lists": ('{"a":' + "[" * 200_000 + "]" * 200_000 + "}", "nested too deep"),
     "deep mappings": ('{"a":' * 200_000 + "1" + "}" * 200_000, "nested too deep"),
-    "a key twice": ('{"model_type": "llama", "model_type": "gemma"}', "the key model_type stands in one mapping a second time"),
-    "a key twice, inside": ('{"model_type": "llama", "a": {"b": 1, "b": 1}}', "the key b stands in one mapping a second time"),
-    "4000 digits": (LLAMA_TEXT.replace("4096", "9" * 4000, 1), "got"),
+    "a key twice": ('{"model_type": "llama", "model_type": "gemma"}', "the key model_type stands in one mapping"),
+    "a key twice, inside": ('{"model_type": "llama", "a": {"b": 1, "b": 1}}', "the key b stands in one mapping"),
+    "4000 digits": (json.dumps(CONFIGS[LLAMA] | {"hidden_size": 10**3999}), "hidden_size: expected a whole number"),
     "5000 digits": ('{"model_type": "llama", "hidden_size": ' + "9" * 5000 + "}", "digits"),
     "a million values": ('{"model_type": "llama", "a": [' + "0," * 1_000_001 + "0]}", "more than 1,000,000 values"),
     "a million mappings": ('{"a": [' + '{"":0},' * 600_000 + "0]}", "more than 1,000,000 values"),
@@ -341,7 +351,7 @@ def test_what_is_no_config_is_refused_in_one_line(what: str, tmp_path: Path) -> 
     path = written(tmp_path, text)
     for asked in (path, tmp_path):
         with pytest.raises(SpecError) as caught:
-            in_time(lambda asked=asked: rl.model(asked))
+            in_time(partial(rl.model, asked))
         assert needle in one_line(caught.value, str(path))
 
 
@@ -399,7 +409,7 @@ def test_what_is_no_file_is_refused_at_once(tmp_path: Path) -> None:
     for name, path in special_files(tmp_path).items():
         for asked in (path, str(path)):
             with pytest.raises(SpecError) as caught:
-                in_time(lambda asked=asked: rl.model(asked), 5.0)
+                in_time(partial(rl.model, asked), 125.0)
             message = one_line(caught.value)
             assert (
                 "cannot be read" in message
@@ -485,8 +495,8 @@ def test_junk_beside_a_config_is_read_or_refused(junk: Any, tmp_path: Path) -> N
 
 
 METHODS = (
-    "fp8", "fbgemm_fp8", "mxfp4", "awq", "gptq", "auto-round", "bitsandbytes", "compressed-tensors", "modelopt", "hqq", "eetq",
-    "mlx", "quark", "",
+    "fp8", "fbgemm_fp8", "mxfp4", "awq", "gptq", "auto-round", "bitsandbytes", "compressed-tensors", "modelopt", "hqq",
+    "eetq", "mlx", "quark", "",
 )  # fmt: skip
 SECTION = st.fixed_dictionaries(
     {"quant_method": st.sampled_from(METHODS)},
@@ -494,11 +504,11 @@ SECTION = st.fixed_dictionaries(
         "bits": st.sampled_from([4, 8, 2, 3, 16, 0, 99, "4", None]),
         "group_size": st.sampled_from([128, 64, -1, 0, 10**9, None, "128"]),
         "weight_block_size": st.sampled_from([[128, 128], [0, 1], [1], [10**9, 1], None, "x"]),
-        "modules_to_not_convert": st.sampled_from([["lm_head"], ["re:(a+)+$"], ["*" * 300], [""], [None], "lm_head", ["x" * 301]]),
+        "modules_to_not_convert": st.sampled_from([["lm_head"], ["re:(a+)+$"], ["*" * 300], [""], [None], "x", ["x" * 301]]),
         "ignore": st.sampled_from([["re:.*lm_head"], ["re:(" * 50], ["re:[a-"], ["\\"], ["*.mlp.*"], {}, None]),
         "quant_algo": st.sampled_from(["FP8", "NVFP4", "MIXED_PRECISION", "x", None, 3]),
         "quantized_layers": st.sampled_from([{}, {"a": {"quant_algo": "FP8"}}, {"a": 1}, [], None]),
-        "config_groups": st.sampled_from([{}, {"g": {}}, {"g": {"weights": {"num_bits": 4}}}, {"g": {"targets": [1]}}, [], None]),
+        "config_groups": st.sampled_from([{}, {"g": {}}, {"g": {"weights": {"num_bits": 4}}}, {"g": 1}, [], None]),
         "load_in_4bit": st.sampled_from([True, False, None, 1]),
         "load_in_8bit": st.sampled_from([True, False, None, 1]),
         "dynamic": st.sampled_from([{"-:.*": {}}, {"+:(.*)*x": {"bits": 8}}, {"x": 1}, [], None]),
@@ -546,7 +556,7 @@ EVERY_OTHER = [f"model.layers.{i}.self_attn.q_proj" for i in range(0, 10_000, 2)
     ],
     ids=["llama", "deepseek", "gemma", "jamba", "every other layer", "an expression"],
 )
-def test_ten_thousand_layers_take_seconds(name: str, changes: dict[str, Any], tmp_path: Path) -> None:
+def test_ten_thousand_layers_are_read_in_time(name: str, changes: dict[str, Any], tmp_path: Path) -> None:
     data = config(name) | changes | {"num_hidden_layers": 10_000}
     m = in_time(lambda: rl.model(written(tmp_path, data)))
     assert m.n_layers == 10_000
@@ -585,21 +595,22 @@ def test_a_thousand_layers_of_their_own_formats_are_read_and_no_more(tmp_path: P
     few = config(LLAMA) | {"num_hidden_layers": 300, "quantization_config": section}
     m = in_time(lambda: rl.model(written(tmp_path, few)))
     assert len(m.layer_kinds()) == 300
-    in_time(lambda: used(m), 30.0)
+    in_time(lambda: used(m), 750.0)
     with pytest.raises(SpecError) as caught:
         in_time(lambda: rl.model(written(tmp_path, few | {"num_hidden_layers": 1200})))
     assert "layers" in one_line(caught.value)
 
 
 MEASURE = """
-import resource, sys, time
+import pathlib, sys, time
 import roofline as rl
 began = time.perf_counter()
 try:
     rl.model(sys.argv[1])
 except rl.RooflineError as error:
     pass
-print(time.perf_counter() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+status = pathlib.Path("/proc/self/status").read_text()  # not ru_maxrss, which a child takes over from its parent
+print(time.perf_counter() - began, int(status.partition("VmHWM:")[2].split()[0]) / 1024)
 """
 HEAVY = {
     "numbers": '{"model_type":"llama","a":[' + "1.5," * 990_000 + "0]}",
@@ -612,6 +623,7 @@ HEAVY = {
 }
 
 
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak of memory is read as Linux has it")
 @pytest.mark.parametrize("what", HEAVY)
 def test_the_largest_file_that_is_read_takes_bounded_time_and_memory(what: str, tmp_path: Path) -> None:
     beside = what == "index"
@@ -628,7 +640,7 @@ def test_the_largest_file_that_is_read_takes_bounded_time_and_memory(what: str, 
     )
     seconds, megabytes = map(float, said.stdout.split())
     assert path.stat().st_size > 1_000_000
-    assert seconds < 10
+    assert seconds < 250 * a_million_sums()
     assert megabytes < 500
 
 

@@ -45,8 +45,11 @@ def _t5(c: Config, default: _T5) -> Shape:
     ffn = _t5_block(c, default)
     table = n_heads * c.whole("relative_attention_num_buckets", absent=32)
     n_encoder = c.n_layers("num_hidden_layers", "num_layers", absent=default.n_layers)
-    n_decoder = c.whole("num_decoder_layers", absent=None, null=None, most=10_000)
-    n_decoder = n_decoder or c.n_layers("num_layers", "num_hidden_layers", absent=default.n_layers)
+    if c.given("num_decoder_layers"):
+        n_decoder = c.n_layers("num_decoder_layers")
+    else:
+        n_decoder = n_encoder
+        c.assume("num_decoder_layers", f"{n_encoder}, as many as the encoder has")
 
     def stack_of(n: int, layer: Layer) -> tuple[Group, ...]:
         with_table = layer.model_copy(update={"vectors": table})
