@@ -13,7 +13,7 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 from roofline.num import Num
 
-__all__ = ["Ledger", "Linear", "Op", "OpKind", "Row", "Sums", "add_up"]
+__all__ = ["Collective", "Ledger", "Linear", "Op", "OpKind", "Row", "Sums", "add_up"]
 
 OpKind = Literal[
     "gemm", "expert", "head", "attention", "recurrent", "elementwise", "embedding", "collective", "transfer"
@@ -67,6 +67,19 @@ class Linear:
         return self + other * -1.0
 
 
+@dataclass(frozen=True, slots=True)
+class Collective:
+    """Chips that exchange something: the verb, how many take part, and how far one is from the next in the order of ids.
+
+    The payload of an op that is one: all_reduce, what every chip holds and gets back summed up; all_gather, what every chip
+    has afterwards; reduce_scatter, what every chip has before; all_to_all and send, what a chip gives away.
+    """
+
+    verb: Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send"]
+    n_ranks: int
+    stride: int = 1
+
+
 Q = TypeVar("Q", Num, Linear)
 _NOTHING: Any = 0.0
 
@@ -109,8 +122,10 @@ class Op(Generic[Q]):
         Format of what is streamed; dtype the arithmetic wants to run in.
     tier : str
         Where the streamed bytes live.
-    collective : tuple or None
-        (verb, payload_bytes, n_ranks, stride).
+    collective : Collective or None
+        Who exchanges, of an op that is an exchange between chips.
+    link_bytes, link_bytes_min
+        Its payload, and the least of it that must cross a link [B].
     products : tuple of (name, shape, share)
         Named matrix products inside a fused kernel, and their share of its FLOPs and cache bytes; empty for a single one.
     """
@@ -137,7 +152,9 @@ class Op(Generic[Q]):
     store_dtype: str = "bf16"
     compute_dtype: str = "bf16"
     tier: Literal["hbm", "host", "nvme"] = "hbm"
-    collective: tuple[str, float, int, int] | None = None
+    collective: Collective | None = None
+    link_bytes: Q = _NOTHING
+    link_bytes_min: Q = _NOTHING
     products: tuple[tuple[str, str, float], ...] = ()
 
     @property
@@ -251,6 +268,11 @@ class Ledger:
         """The least any execution streams [B]."""
         return self.total("compulsory_bytes")
 
+    @property
+    def link_bytes(self) -> Num:
+        """Payloads of the exchanges between chips [B]."""
+        return self.total("link_bytes")
+
     def by_op(self) -> tuple[dict[str, Any], ...]:
         """A dict per op, totals over its layers, for people and tables; fields as in `Op`, counts times `repeat`."""
         return tuple(
@@ -269,7 +291,7 @@ _SAID = ("name", "kind", "shape", "repeat", "n_launch", "m", "store_dtype", "com
 _COUNTED = (
     "flops", "least_flops", "extra_flops", "executed_flops", "row_flops", "score_elements", "weight_bytes",
     "weight_bytes_min", "weight_bytes_max",
-    "kv_read_bytes", "kv_read_bytes_min", "kv_write_bytes", "state_bytes", "act_bytes", "streamed_bytes",
+    "kv_read_bytes", "kv_read_bytes_min", "kv_write_bytes", "state_bytes", "act_bytes", "streamed_bytes", "link_bytes",
     "compulsory_bytes",
 )  # fmt: skip
 

@@ -24,18 +24,19 @@ FLOORS: tuple[tuple[str, ...], ...] = tuple(
         ("", "errors units dtypes num ledger"),
         (
             "specs.",
-            "record hardware matrix recurrent mixers ffns layers images towers model precision plan engine deployment "
-            "workload slo huggingface gguf traces catalog",
+            "record hardware fabric matrix recurrent mixers ffns layers images towers model precision plan shard engine "
+            "deployment workload slo huggingface gguf traces catalog",
         ),
         (
             "work.",
-            "step sight sums matmul place indexer attention latent compressed recurrent ffn elementwise footprint "
-            "kvcache naming count",
+            "step sight sums routing matmul place exchange indexer attention latent compressed recurrent ffn elementwise "
+            "footprint kvcache pages reserve naming count",
         ),
-        ("timing.", "efficiency collectives clock steplaw"),
+        ("timing.", "efficiency collectives laws clock pipeline steplaw"),
         (
             "answers.",
-            "inputs memory phases prediction levers cost offload speculation disaggregation serving simulate sizing",
+            "inputs memory phases prediction levers whatif sensitivity cost breakeven energy weights offload speculation "
+            "disaggregation serving simulate sizing",
         ),
         ("evidence.", "measurements readers calibration accuracy reference"),
         ("views.", "sweep plot walkthrough report dashboard cli"),

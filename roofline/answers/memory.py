@@ -6,7 +6,7 @@ What an engine sets aside besides (pages, graphs, activations, its fraction of t
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -17,27 +17,40 @@ from roofline.num import Num, checked, common_shape, same, whole
 from roofline.specs.deployment import Deployment
 from roofline.specs.model import Model
 from roofline.specs.precision import Precision
+from roofline.specs.shard import share_of
 from roofline.work.footprint import resident_weight_bytes
 from roofline.work.kvcache import CachePolicy, cache_bytes, recurrent_bytes, token_bytes
 from roofline.work.step import MAX_TOKENS
+
+_SIZES = (
+    "weight_bytes", "kv_bytes", "state_bytes", "kv_bytes_per_token", "used_bytes", "weight_bytes_per_chip",
+    "kv_bytes_per_chip", "state_bytes_per_chip", "kv_bytes_per_token_per_chip", "used_bytes_per_chip", "capacity_bytes",
+    "fits", "short_by_bytes",
+)  # fmt: skip
 
 __all__ = ["Memory", "kv_bytes", "max_context_tokens", "memory", "state_bytes"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Memory:
-    """What is held against what there is, on one chip.
+    """What is held against what there is: of the whole deployment, and (`…_per_chip`) on the fullest of its chips.
 
-    `short_by_bytes` is 0 where it fits. `max_batch` is the most sequences of this context, `max_context_tokens` the
-    longest context of this batch (never beyond the model's own limit); both 0 where the weights alone do not fit. On a
-    grid, sizes have the shape of context and batch together, `max_batch` that of the context, `max_context_tokens` that of
-    the batch; `to_frame` broadcasts them.
+    `weight_bytes`, `kv_bytes` and `state_bytes` are the logical sizes, each thing once; a chip may hold copies (KV heads
+    beyond tp, latents, attention under dp) or a part. `short_by_bytes` is what the fullest chip lacks, 0 where it fits.
+    `max_batch` is the most sequences of this context on all chips together, `max_context_tokens` the longest context of this
+    batch (never beyond the model's own limit); both 0 where the weights alone do not fit. On a grid, sizes have the shape of
+    context and batch together, `max_batch` that of the context, `max_context_tokens` that of the batch; `to_frame`
+    broadcasts them.
     """
 
     weight_bytes: float
     kv_bytes: Num
     state_bytes: Num
     kv_bytes_per_token: float
+    weight_bytes_per_chip: float
+    kv_bytes_per_chip: Num
+    state_bytes_per_chip: Num
+    kv_bytes_per_token_per_chip: float
     capacity_bytes: float
     fits: Any
     short_by_bytes: Num
@@ -46,13 +59,17 @@ class Memory:
 
     @property
     def used_bytes(self) -> Num:
-        """Weights + cache + recurrent state [B]."""
+        """Weights + cache + recurrent state, each once [B]."""
         return self.weight_bytes + self.kv_bytes + self.state_bytes
+
+    @property
+    def used_bytes_per_chip(self) -> Num:
+        """Weights + cache + recurrent state on the fullest chip [B]."""
+        return self.weight_bytes_per_chip + self.kv_bytes_per_chip + self.state_bytes_per_chip
 
     def to_dict(self) -> dict[str, Any]:
         """Flat, SI, unit in the key; `max_batch` is none where no sequence takes any memory (an encoder's)."""
-        names = ("weight_bytes", "kv_bytes", "state_bytes", "kv_bytes_per_token", "capacity_bytes", "used_bytes")
-        sizes = {n: getattr(self, n) for n in (*names, "fits", "short_by_bytes")}
+        sizes = {name: getattr(self, name) for name in _SIZES}
         return sizes | {n: whole(getattr(self, n)) for n in ("max_batch", "max_context_tokens")}
 
     def to_frame(self) -> Any:
@@ -176,33 +193,65 @@ def memory(deployment: Deployment, *, context_tokens: Any, batch: Any = 1, memor
     model, numerics = deployment.model, deployment.numerics
     outputs = memory_tokens_of(model, memory_tokens) if model.generates else 0.0
     common_shape(context_tokens=context, batch=n_seq, memory_tokens=outputs)
-    weights = resident_weight_bytes(model, numerics=numerics)
+    chips = [_Chip(deployment, stage, outputs) for stage in range(deployment.plan.pp)]
     capacity = deployment.hardware.memory_bytes
-
-    def cache(context_tokens: Num, n_seq: Num) -> Num:
-        kept = cache_bytes(model, context_tokens=context_tokens, n_seq=n_seq, numerics=numerics, memory_tokens=outputs)
-        return kept + recurrent_bytes(model, n_seq=n_seq, numerics=numerics)
-
-    held, state = cache(context, n_seq), recurrent_bytes(model, n_seq=n_seq, numerics=numerics)
-    room = capacity - weights  # below 0 not even nothing fits
-    one = cache(np.maximum(context, 1.0), 1.0)
-    short = np.maximum(weights + held - capacity, 0.0)
-    fits = np.less_equal(weights + held, capacity)
+    used = [chip.weight_bytes + chip.held(context, n_seq) for chip in chips]
+    fullest = chips[int(np.argmax([float(np.max(u)) for u in used]))]
+    most = reduce(np.maximum, used)
+    state = recurrent_bytes(model, n_seq=n_seq, numerics=numerics)
+    kept = cache_bytes(model, context_tokens=context, n_seq=n_seq, numerics=numerics, memory_tokens=outputs)
+    state_here = fullest.state(n_seq)
     longest = _longest(
-        lambda c: np.asarray(cache(c, n_seq)), room=room, limit=float(model.max_context_tokens), shape=np.shape(n_seq)
-    )
-    scalar = not isinstance(held, np.ndarray)
+        lambda c: reduce(np.maximum, [chip.weight_bytes + np.asarray(chip.held(c, n_seq)) for chip in chips]),
+        room=capacity, limit=float(model.max_context_tokens), shape=np.shape(n_seq),
+    )  # fmt: skip
+    scalar = not isinstance(most, np.ndarray)
     return Memory(
-        weight_bytes=weights,
-        kv_bytes=held - state,
+        weight_bytes=resident_weight_bytes(model, numerics=numerics),
+        kv_bytes=kept,
         state_bytes=state,
         kv_bytes_per_token=token_bytes(model, numerics=numerics),
+        weight_bytes_per_chip=fullest.weight_bytes,
+        kv_bytes_per_chip=fullest.held(context, n_seq) - state_here,
+        state_bytes_per_chip=state_here,
+        kv_bytes_per_token_per_chip=token_bytes(fullest.share.model, numerics=numerics) / deployment.plan.cp,
         capacity_bytes=capacity,
-        fits=bool(fits) if scalar else fits,
-        short_by_bytes=float(short) if scalar else short,
-        max_batch=_plain(np.maximum(np.floor(_ratio(room, one)), 0.0), context),
+        fits=bool(most <= capacity) if scalar else np.less_equal(most, capacity),
+        short_by_bytes=same(np.maximum(most - capacity, 0.0), most),
+        max_batch=_plain(reduce(np.minimum, [chip.max_batch(context) for chip in chips]), context),
         max_context_tokens=_plain(longest, n_seq),
     )
+
+
+class _Chip:
+    """The busiest chip of a stage: what it holds for so many sequences of the deployment."""
+
+    def __init__(self, deployment: Deployment, stage: int, outputs: Num) -> None:
+        self.deployment = deployment
+        self.share = share_of(deployment.model, deployment.plan, stage)
+        self.outputs = outputs
+        self.weight_bytes = resident_weight_bytes(self.share, numerics=deployment.numerics)
+
+    def held(self, context: Num, n_seq: Num) -> Num:
+        """Cache and state: of ⌈B/dp⌉ sequences, and ⌈context/cp⌉ tokens of each [B]."""
+        plan, numerics = self.deployment.plan, self.deployment.numerics
+        here = same(np.ceil(context / plan.cp), context)
+        n_here = same(np.ceil(n_seq / plan.dp), n_seq)
+        kept = cache_bytes(
+            self.share.model, context_tokens=here, n_seq=n_here, numerics=numerics, memory_tokens=self.outputs
+        )
+        return kept + recurrent_bytes(self.share.model, n_seq=n_here, numerics=numerics)
+
+    def state(self, n_seq: Num) -> Num:
+        """The recurrent state among it [B]."""
+        n_here = same(np.ceil(n_seq / self.deployment.plan.dp), n_seq)
+        return recurrent_bytes(self.share.model, n_seq=n_here, numerics=self.deployment.numerics)
+
+    def max_batch(self, context: Num) -> Num:
+        """Sequences of the deployment for which this chip has room: dp times what it holds itself [1]."""
+        room = self.deployment.hardware.memory_bytes - self.weight_bytes  # below 0 not even nothing fits
+        one = self.held(np.maximum(context, 1.0), 1.0)
+        return self.deployment.plan.dp * np.maximum(np.floor(_ratio(room, one)), 0.0)
 
 
 def _ratio(room: float, one: Num) -> Num:

@@ -10,11 +10,12 @@ import numpy as np
 
 from roofline.answers.inputs import IMAGE_SIZE, memory_tokens_of, request
 from roofline.errors import SpecError, require
-from roofline.num import Num, checked, common_shape
+from roofline.num import Num, checked, common_shape, same
 from roofline.specs.deployment import Deployment
 from roofline.specs.model import Model
 from roofline.timing.clock import Timing
 from roofline.timing.efficiency import IDEAL
+from roofline.timing.pipeline import Staged, StagePasses
 from roofline.work.attention import AttentionKernel
 from roofline.work.count import How, rows_of
 from roofline.work.latent import LatentForm
@@ -61,7 +62,7 @@ def prefill(
     Returns
     -------
     Timing
-        Shape: broadcast of the arrays.
+        Shape: broadcast of the arrays. On several chips, that of the busiest one; through pipeline stages a `Staged`.
 
     Examples
     --------
@@ -79,7 +80,7 @@ def prefill(
         given["images"] = asks.n_images
     common_shape(**given)
     seqs = Seqs.of_checked(n_seq=given["batch"], n_new=asks.n_new, n_past=given["n_past"], **asks.towers)
-    return _time(deployment, seqs, How(attention, latent, routing_exponent), given)
+    return _time(deployment, seqs, How(attention, latent, routing_exponent), given, repeats=False)
 
 
 def _no_past_of_a_source(model: Model, n_past: Num) -> None:
@@ -134,20 +135,30 @@ def decode(
         given["memory_tokens"] = memory
     common_shape(**given)
     seqs = Seqs.of_checked(n_seq=given["batch"], n_new=1.0, n_past=given["context_tokens"], n_memory=memory)
-    return _time(deployment, seqs, How(attention, latent, routing_exponent), given)
+    return _time(deployment, seqs, How(attention, latent, routing_exponent), given, repeats=True)
 
 
-def _time(deployment: Deployment, seqs: Seqs, how: How, asked: dict[str, Num]) -> Timing:
-    """A pass on the clock: whole where the grid is small, else in pieces that fit a core's cache."""
-    chip, n_points = deployment.hardware, math.prod(seqs.shape)
-    rows, _ = rows_of(deployment.model, deployment.precision, how)
+def _time(deployment: Deployment, seqs: Seqs, how: How, asked: dict[str, Num], *, repeats: bool) -> Timing:
+    """A pass on the clock: of one stage, or of all stages one after another; `repeats`: one in a row of many."""
+    plan = deployment.plan
+    if plan.pp == 1:
+        return _on_stage(deployment, 0, seqs, how, asked)
+    n_micro = same(np.minimum(float(plan.microbatches or plan.pp), seqs.n_seq), seqs.n_seq)
+    cut = seqs.of_rank(n_micro), seqs, seqs.of_rank(seqs.n_seq)
+    stages = tuple(StagePasses(*(_on_stage(deployment, i, part, how, asked) for part in cut)) for i in range(plan.pp))
+    return Staged(stages, n_micro=n_micro, repeats=repeats, coordinates=asked)
+
+
+def _on_stage(deployment: Deployment, stage: int, seqs: Seqs, how: How, asked: dict[str, Num]) -> Timing:
+    """A pass on the busiest chip of a stage: whole where the grid is small, else in pieces that fit a core's cache."""
+    d, n_points = deployment, math.prod(seqs.shape)
+    rows, _ = rows_of(d.model, d.precision, how, d.plan, stage)
+    timing = partial(Timing, rows, chip=d.hardware, efficiency=IDEAL, overlap=d.plan.overlap, coordinates=asked)
     if n_points <= GRID_POINTS:
-        whole_grid = (slice(None), partial(PassSums, (seqs,)))
-        return Timing(rows, (whole_grid,), shape=None, chip=chip, efficiency=IDEAL, coordinates=asked)
+        return timing([(slice(None), partial(PassSums, (seqs,), n_ranks=d.plan.dp))], shape=None)
     flat = seqs.flat()
     wheres = [slice(start, min(start + PART_POINTS, n_points)) for start in range(0, n_points, PART_POINTS)]
-    parts = tuple((where, partial(_sums, flat, where)) for where in wheres)
-    return Timing(rows, parts, shape=seqs.shape, chip=chip, efficiency=IDEAL, coordinates=asked)
+    return timing([(where, partial(_sums, flat, where, d.plan.dp)) for where in wheres], shape=seqs.shape)
 
 
 def asked_for(**fields: Any) -> dict[str, Num]:
@@ -158,6 +169,6 @@ def asked_for(**fields: Any) -> dict[str, Num]:
     return nums
 
 
-def _sums(flat: Seqs, where: slice) -> PassSums:
+def _sums(flat: Seqs, where: slice, n_ranks: int) -> PassSums:
     """The sums of one piece of a flat grid, small enough for a core's cache."""
-    return PassSums((flat.part(where),))
+    return PassSums((flat.part(where),), n_ranks=n_ranks)

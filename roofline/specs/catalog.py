@@ -1,8 +1,8 @@
 """Where specs are found: a path, then your own folders, then the shipped ones.
 
 Your folders come first: the `search` argument, then the directories in `ROOFLINE_PATH` (separated as in PATH), each
-holding `hardware/` and `models/` or the YAML files themselves. The shipped folders stand at the top of a checkout and
-inside an installed wheel alike.
+holding `hardware/`, `models/` and `engines/`, or the YAML files themselves. The shipped folders stand at the top of a
+checkout and inside an installed wheel alike; engines are data of the package itself.
 """
 
 from __future__ import annotations
@@ -15,10 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from roofline.errors import SpecError, UnknownName, did_you_mean, shorten, shown
+from roofline.specs.engine import Engine
 from roofline.specs.hardware import Hardware
 from roofline.specs.model import Model
 
 __all__ = [
+    "engine",
+    "engine_ids",
     "hardware",
     "hardware_ids",
     "is_folder",
@@ -92,6 +95,26 @@ def model_yaml(spec: Model) -> str:
     return str(yaml.safe_dump(spec.plain(), sort_keys=False, allow_unicode=True, width=110, default_flow_style=None))
 
 
+def engine(name: PathLike, *, search: Sequence[PathLike] = ()) -> Engine:
+    """The engine of a name, an alias or a path.
+
+    >>> engine("tensorrt-llm").pages.tokens
+    32
+    """
+    _require_name(name, "engine")
+    data, where = _found(os.fspath(name), "engines", search)
+    return Engine.read(data, where=where)
+
+
+def engine_ids(*, search: Sequence[PathLike] = ()) -> tuple[str, ...]:
+    """Every engine known, sorted.
+
+    >>> engine_ids()
+    ('ideal', 'llama.cpp', 'mlx', 'sglang', 'trtllm', 'vllm')
+    """
+    return tuple(sorted({p.stem for p in spec_files("engines", search=search)}))
+
+
 def hardware_ids(*, search: Sequence[PathLike] = ()) -> tuple[str, ...]:
     """Every chip in the catalogue, sorted."""
     return tuple(sorted({p.stem for p in spec_files("hardware", search=search)}))
@@ -103,7 +126,7 @@ def model_ids(*, search: Sequence[PathLike] = ()) -> tuple[str, ...]:
 
 
 def spec_files(kind: str, *, search: Sequence[PathLike] = ()) -> Iterator[Path]:
-    """The YAML files of a kind ("hardware" or "models"), a user's folders first; a name seen earlier hides a later one."""
+    """The YAML files of "hardware", "models" or "engines", a user's folders first; a name seen earlier hides a later one."""
     seen: set[str] = set()
     for folder in _folders(kind, search):
         for path in sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")]):
@@ -125,7 +148,8 @@ def _folders(kind: str, search: Sequence[PathLike]) -> Iterator[Path]:
 def shipped(kind: str) -> Path:
     """The folder of the specs that come with the library: beside the package in a checkout, inside it when installed."""
     package = Path(__file__).resolve().parent.parent
-    for candidate in (package / "catalogue" / kind, package.parent / kind):  # inside a wheel, then beside the package
+    # the package's own, the wheel's, the checkout's
+    for candidate in (package / kind, package / "catalogue" / kind, package.parent / kind):
         if candidate.is_dir():
             return candidate
     raise SpecError(f"the shipped {kind} folder is missing from this installation; reinstall llm-roofline")
@@ -167,10 +191,11 @@ def _by_name(name: str, kind: str, search: Sequence[PathLike]) -> Path:
     for path in files.values():
         if wanted in _raw(path) and wanted in _aliases(path):
             return path
-    noun = "hardware" if kind == "hardware" else "model"
+    noun = "hardware" if kind == "hardware" else kind.removesuffix("s")
     known = [*files, *(a for p in files.values() for a in _aliases(p))]
     hint = did_you_mean(shorten(name), known)
-    raise UnknownName(f'no {noun} named "{shorten(name)}"{hint}  (roofline {kind} lists all)')
+    more = f"known: {', '.join(files)}" if kind == "engines" else f"roofline {kind} lists all"
+    raise UnknownName(f'no {noun} named "{shorten(name)}"{hint}  ({more})')
 
 
 @lru_cache(maxsize=4096)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from roofline.errors import UnknownName, did_you_mean, require, shorten
+from roofline.specs.fabric import levels
 from roofline.specs.hardware import Hardware
 from roofline.specs.model import Model
 from roofline.specs.plan import Plan
 from roofline.specs.precision import Numerics, Precision, require_units, substitutions
+from roofline.specs.shard import require_plan
 
 __all__ = ["ENGINES", "Deployment"]
 
@@ -60,9 +62,12 @@ class Deployment:
         base = precision.model_dump() if precision is not None else {}
         merged = Precision.read(base | given, where="Deployment")
         require_units(merged, model, hardware)
+        chosen = Plan() if plan is None else plan
+        require_plan(model, chosen)
+        levels(chosen.n_chips, hardware)  # raises where no known link joins so many
         object.__setattr__(self, "model", model)
         object.__setattr__(self, "hardware", hardware)
-        object.__setattr__(self, "plan", plan if plan is not None else Plan())
+        object.__setattr__(self, "plan", chosen)
         object.__setattr__(self, "precision", merged)
         object.__setattr__(self, "engine", engine)
 

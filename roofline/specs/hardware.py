@@ -129,6 +129,7 @@ class Link(Record):
     )  # to one neighbour, where it differs
     topology: Literal["switch", "mesh", "torus", "ring", "pair"] | None = None
     domain: int | None = Field(default=None, ge=1, le=1_000_000)  # chips reached without leaving this kind of link
+    reduces: bool = False  # whether its switch adds up what it forwards (NVLink SHARP)
     declared_latency_s: Seconds | None = Field(default=None, alias="latency")
 
     @property

@@ -23,14 +23,17 @@ class Efficiency(Record):
         Share of the dense peak a large matrix product reaches [1].
     memory : float
         Share of the rated bandwidth a stream reaches [1].
+    link : float
+        Share of a link's rated bandwidth an exchange reaches [1].
     launch_s : float
-        Fixed cost of a kernel [s].
+        Fixed cost of a kernel, and of each stage of an exchange [s].
     """
 
     compute: Fraction = 1.0
     memory: Fraction = 1.0
+    link: Fraction = 1.0
     launch_s: Overhead = 0.0
 
 
-IDEAL = Efficiency.model_construct(compute=1.0, memory=1.0, launch_s=0.0)
+IDEAL = Efficiency.model_construct(compute=1.0, memory=1.0, link=1.0, launch_s=0.0)
 """The machine itself: every ceiling reached, nothing in between. What physics allows, not what an engine does."""

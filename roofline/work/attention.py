@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias
 from roofline.ledger import Linear, Op, Row
 from roofline.specs.mixers import Attention, CrossAttention, Latent
 from roofline.specs.precision import Numerics
+from roofline.work.exchange import kv_gathered
 from roofline.work.indexer import index_scores
 from roofline.work.place import Place
 from roofline.work.sight import ALL, Sight
@@ -45,6 +46,7 @@ def attention(mixer: Attention, at: Place, *, kernel: AttentionKernel) -> Iterat
     *made, out = (m for m in mixer.matrices(at.d_model) if not m.role.startswith("index_"))
     for matrix in made:
         yield at.product(matrix, n_launch=1.0 if matrix.role == "q" else 0.0)
+    yield from kv_gathered(mixer, at)
     yield from index_scores(mixer, at)
     yield attention_core(mixer, at, kernel=kernel)
     yield at.product(out)
@@ -83,7 +85,8 @@ def attention_core(mixer: Attention, at: Place, *, kernel: AttentionKernel) -> R
     Assumes softmax, scaling, masking and rotation cost 0 FLOP (convention of FLOP counters), tiles are exact, and keys of
     this pass reach the kernel as activations. A chunked layer sees its running chunk only: its reads fall at each new one.
     Under an indexer a query sees as many tokens as a window of top_k; T queries read min(S, T·(k − 1)) cached tokens, as if
-    their picks all differed, at least what one of them picks.
+    their picks all differed, at least what one of them picks. Where the tokens of a sequence are split (cp), pairs and cache
+    are split evenly too, as striped or zigzag orders do.
 
     References
     ----------
@@ -106,11 +109,11 @@ def attention_core(mixer: Attention, at: Place, *, kernel: AttentionKernel) -> R
     """
     n, k, h, d_v = mixer.n_heads, mixer.n_kv_heads, mixer.d_head, mixer.d_v
     sight = Sight.of(mixer)
-    tokens, pairs = at.tokens, Sum("pairs", sight, at.stream).linear
-    picks = mixer.indexer is not None
-    seen, drawn = (Sum(name, sight, at.stream).linear for name in ("seen", "picked" if picks else "seen"))
-    held = Sum("agreed" if picks else "held", sight, at.stream).linear
-    formed = Sum("square", ALL if picks else sight, at.stream).linear if kernel == "eager" else pairs
+    picks, part = mixer.indexer is not None, 1.0 / at.ways
+    tokens, pairs = at.tokens, Sum("pairs", sight, at.stream).linear * part
+    seen, drawn = (Sum(name, sight, at.stream).linear * part for name in ("seen", "picked" if picks else "seen"))
+    held = Sum("agreed" if picks else "held", sight, at.stream).linear * part
+    formed = Sum("square", ALL if picks else sight, at.stream).linear * part if kernel == "eager" else pairs
     per_pair = 2.0 * n * (h + d_v)
     per_token = kv_bytes_per_token(mixer, numerics=at.numerics)
     reads = per_token if mixer.causal else 0.0

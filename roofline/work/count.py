@@ -18,17 +18,19 @@ from roofline.specs.model import Model
 from roofline.specs.plan import Plan
 from roofline.specs.precision import Numerics, Precision
 from roofline.specs.recurrent import Delta, LinearAttention, Mamba, Mamba2, Rglru, ShortConv
+from roofline.specs.shard import Share, share_of
 from roofline.specs.towers import Product, Tower
 from roofline.work.attention import AttentionKernel, cross_attention
 from roofline.work.attention import attention as attention_rows
 from roofline.work.compressed import compressed_attention
 from roofline.work.elementwise import elementwise, embedding, norms
+from roofline.work.exchange import combined, gathered, handed_on, summed_up, to_experts
 from roofline.work.ffn import dense, experts
 from roofline.work.footprint import resident_weight_bytes
 from roofline.work.latent import LatentForm, latent_attention
 from roofline.work.matmul import matmul
 from roofline.work.naming import nicknames
-from roofline.work.place import Place
+from roofline.work.place import ONE_CHIP, Place
 from roofline.work.recurrent import recurrent
 from roofline.work.step import Seqs, Step, as_step
 from roofline.work.sums import PassSums, Stream, Sum
@@ -41,6 +43,7 @@ def count(
     step: Seqs | Step,
     *,
     plan: Plan | None = None,
+    stage: int = 0,
     precision: Precision | None = None,
     attention: AttentionKernel = "flash",
     latent: LatentForm = "auto",
@@ -52,9 +55,12 @@ def count(
     ----------
     model : Model
     step : Seqs or tuple of Seqs
-        What the pass is asked to do. Several parts make one mixed pass: weights are read once for all of them.
+        What the pass is asked to do, on all chips together. Several parts make one mixed pass: weights are read once for all
+        of them.
     plan : Plan, optional
-        How the model is laid over chips; one chip by default.
+        How the model is laid over chips; one chip by default. The ledger is that of the busiest chip of one `stage`.
+    stage : int
+        The pipeline stage, 0 to pp − 1.
     precision : Precision, optional
         Formats of weights, cache, activations and head; the checkpoint's own by default.
     attention : "flash" or "eager"
@@ -88,15 +94,17 @@ def count(
     (52.1, 13.2)
     """
     require(model, Model, "count(model)")
-    require(Plan() if plan is None else plan, Plan, "count(plan=…)")
+    plan = Plan() if plan is None else plan
+    require(plan, Plan, "count(plan=…)")
     precision = Precision() if precision is None else precision
     require(precision, Precision, "count(precision=…)")
     how = How(attention, latent, routing_exponent)
-    sums = PassSums(as_step(step))
-    rows, resident_bytes = rows_of(model, precision, how)
+    sums = PassSums(as_step(step), n_ranks=plan.dp)
+    rows, resident_bytes = rows_of(model, precision, how, plan, stage)
     return Ledger(
-        rows=rows, sums=sums, n_seq=sums[Sum("seqs")], n_tokens=sums[Sum("tokens")], resident_bytes=resident_bytes
-    )
+        rows=rows, sums=sums, n_seq=sums[Sum("seqs")], n_tokens=sums[Sum("tokens")], resident_bytes=resident_bytes,
+        stage=stage,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,27 +126,49 @@ class How:
         object.__setattr__(self, "exponent", exponent)
 
 
-def rows_of(model: Model, precision: Precision, how: How) -> tuple[tuple[Row, ...], float]:
-    """The rows of a model and the bytes of its weights: everything about a pass but its sums. Kept for the next pass."""
-    return _kept_rows(model, precision, how)
+def rows_of(
+    model: Model, precision: Precision, how: How, plan: Plan = ONE_CHIP, stage: int = 0
+) -> tuple[tuple[Row, ...], float]:
+    """The rows of the busiest chip of a stage and the bytes of its weights: everything about a pass but its sums.
+
+    Kept for the next pass.
+    """
+    return _kept_rows(model, precision, how, plan, stage)
 
 
 @lru_cache(maxsize=256)
-def _kept_rows(model: Model, precision: Precision, how: How) -> tuple[tuple[Row, ...], float]:
-    numerics = precision.of(model)
-    return tuple(_rows(model, numerics=numerics, how=how)), resident_weight_bytes(model, numerics=numerics)
+def _kept_rows(model: Model, precision: Precision, how: How, plan: Plan, stage: int) -> tuple[tuple[Row, ...], float]:
+    numerics, share = precision.of(model), share_of(model, plan, stage)
+    return tuple(_rows(share, numerics=numerics, how=how)), resident_weight_bytes(share, numerics=numerics)
 
 
-def _rows(model: Model, *, numerics: Numerics, how: How) -> Iterator[Row]:
+def _rows(share: Share, *, numerics: Numerics, how: How) -> Iterator[Row]:
+    at = Place(d_model=share.model.d_model, numerics=numerics, plan=share.plan)
+    if share.is_first:
+        yield from _way_in(share, at, how=how)
+    yield from _stack(share.model, at, how=how)
+    if share.is_last:
+        yield from _way_out(share.model, at)
+    else:
+        yield from handed_on(at)
+
+
+def _way_in(share: Share, at: Place, *, how: How) -> Iterator[Row]:
+    """The tower that runs, the embedding, and what comes before the first layer."""
+    model = share.model
     for tower in model.towers[:1]:
-        yield from _tower(tower, numerics=numerics.of_tower(tower), how=how)
-    at = Place(d_model=model.d_model, numerics=numerics)
-    yield embedding(model, at.tokens, numerics=numerics)
+        plan = share.plan if share.splits_tower else ONE_CHIP
+        yield from _tower(tower, replace(at, numerics=at.numerics.of_tower(tower), plan=plan), how=how)
+    yield embedding(model, at.tokens, numerics=at.numerics, n_parts=share.plan.tp)
+    yield from summed_up("embedding_all_reduce", at)
     if model.embedding.norm:
         yield norms(model.norm.n_params(model.d_summed), at, name="embedding_norm")
     for matrix in (*model.side_matrices[1:], *model.outer_matrices()[:1]):
         yield at.product(matrix, name=matrix.role)
-    yield from _stack(model, at, how=how)
+
+
+def _way_out(model: Model, at: Place) -> Iterator[Row]:
+    """What comes after the last layer: norm, projections, head."""
     if model.final_norm:
         yield norms(model.norm.n_params(model.d_model), at, name="final_norm")
     for merge in model.stream_matrices[1:]:
@@ -155,17 +185,18 @@ def _readout(model: Model, at: Place) -> Iterator[Row]:
     if model.head is not None:
         logits, needed = Sum("logits").linear, Sum("asked").linear
         yield matmul(model.head_matrix, m=logits, numerics=at.numerics, name="lm_head", kind="head", needed=needed)
+        yield from gathered("logits_gather", at, rows=logits, width=model.vocab_size)
 
 
-def _tower(tower: Tower, *, numerics: Numerics, how: How) -> Iterator[Row]:
+def _tower(tower: Tower, at: Place, *, how: How) -> Iterator[Row]:
     """What runs before the decoder, over the inputs of the step: stem, layers, projector."""
-    at = Place(d_model=tower.d_model, numerics=numerics, prefix=f"{tower.kind}.", stream="inputs")
+    at = replace(at, d_model=tower.d_model, prefix=f"{tower.kind}.", stream="inputs")
     for product in tower.stem:
         yield _outer(product, at)
     for (repeat, layer), prefix in zip(
         tower.layer_kinds(), nicknames([x for _, x in tower.layer_kinds()]), strict=True
     ):
-        here = replace(at, numerics=numerics.of_layer(layer), prefix=at.prefix + prefix, repeat=float(repeat))
+        here = replace(at, numerics=at.numerics.of_layer(layer), prefix=at.prefix + prefix, repeat=float(repeat))
         yield from _layer(layer, here, norm=tower.norm, rotated=True, how=how)
     if tower.n_norms or tower.vectors:
         outside = tower.n_norms * tower.norm.n_params(tower.d_model)
@@ -217,25 +248,35 @@ def _layer(
         yield _streams_mixed(mix.d_in // at.d_model, around, name="streams")
     for mixer in layer.mixers:
         yield from _mixer(mixer, at, how=how)
+    if not layer.parallel and any(not isinstance(mixer, LinearMixer) for mixer in layer.mixers):
+        yield from summed_up("mixer_all_reduce", at)
     if layer.cross is not None:
         yield from cross_attention(layer.cross, at, kernel=how.kernel)
-    match layer.ffn:
-        case None:
-            pass
-        case Dense() as ffn:
-            yield from dense(ffn, at)
-        case Moe() as ffn:
-            yield from experts(ffn, at, exponent=how.exponent)
-        case LinearMixer() as ffn:
-            yield from (at.product(matrix, name="linear_ffn") for matrix in ffn.matrices(at.d_model))
-        case _:
-            raise Unsupported(f"an FFN of kind {layer.ffn.kind} is not counted yet")
+        yield from summed_up("cross_all_reduce", at)
+    yield from _ffn(layer.ffn, at, how=how)
     if layer.altup != 1:
         yield _streams_mixed(layer.altup, at, name="altup_mix")
     for matrix in layer.side_matrices(at.d_model):
         twice = 2.0 if matrix.role == "altup_route" else 1.0  # once to foretell the other streams, once to correct them
         yield at.product(matrix, m=at.tokens * twice)
     yield elementwise(layer, at, norm=norm, rotated=rotated, n_streams=mixing[0].d_in // at.d_model if mixing else 1)
+
+
+def _ffn(ffn: Dense | Moe | LinearMixer | None, at: Place, *, how: How) -> Iterator[Row]:
+    match ffn:
+        case None:
+            pass
+        case Dense():
+            yield from dense(ffn, at)
+            yield from summed_up("ffn_all_reduce", at)
+        case Moe():
+            yield from to_experts(ffn, at)
+            yield from experts(ffn, at, exponent=how.exponent)
+            yield from combined("ffn_all_reduce", ffn, at)
+        case LinearMixer():
+            yield from (at.product(matrix, name="linear_ffn") for matrix in ffn.matrices(at.d_model))
+        case _:
+            raise Unsupported(f"an FFN of kind {ffn.kind} is not counted yet")
 
 
 def _mixer(mixer: SingleMixer, at: Place, *, how: How) -> Iterator[Row]:

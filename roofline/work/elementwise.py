@@ -103,8 +103,10 @@ def _row(name: str, at: Place, elements: float, weights: Linear, *, shape: str) 
     )
 
 
-def embedding(model: Model, tokens: Linear, *, numerics: Numerics) -> Row:
+def embedding(model: Model, tokens: Linear, *, numerics: Numerics, n_parts: int = 1) -> Row:
     """Rows looked up, m · D_e, and the learned position's beside each; the first hidden state written.  [B]
+
+    Of a table in `n_parts` a chip may have to look up all of them, and must its part at least.
 
     Where every layer has an input of its own, L · w elements more; a text encoder's tokens are looked up in the same table.
     """
@@ -123,7 +125,7 @@ def embedding(model: Model, tokens: Linear, *, numerics: Numerics) -> Row:
         shape=f"m rows of ({table.d_in}, {table.d_out})",
         m=read,
         weight_bytes=rows,
-        weight_bytes_min=rows,
+        weight_bytes_min=rows * (1.0 / n_parts),
         weight_bytes_max=rows,
         act_bytes=read * (model.d_embedding * numerics.activation_bytes),
         store_dtype=numerics.store(role).name,

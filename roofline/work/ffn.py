@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from roofline.ledger import Linear, Op, Row
 from roofline.specs.ffns import Dense, Moe
 from roofline.specs.matrix import Matrix
+from roofline.specs.shard import ExpertShare
 from roofline.work.matmul import weight_bytes
 from roofline.work.place import Place
-from roofline.work.sums import Touched
+from roofline.work.routing import Busiest, Touched
+from roofline.work.sums import Stream, Sum
 
 __all__ = ["dense", "experts"]
 
@@ -34,6 +37,9 @@ def experts(ffn: Moe, at: Place, *, exponent: float) -> Iterator[Row]:
         weights ≥   k of them (all tokens may agree)
         weights ≤   min(E, k·m) of them
         rows      = k·m / touched                            what a touched expert's kernel sees
+
+    Where experts are spread over ranks (ep), the counts are those of the busiest one (`Busiest`): `flops` the mean rank's,
+    `extra_flops` what the busiest does beyond it; the least weights are k/ep of an expert.
 
     Parameters
     ----------
@@ -61,11 +67,12 @@ def _block(matrices: Iterable[Matrix], at: Place) -> Iterator[Row]:
 
 
 def _routed(matrix: Matrix, ffn: Moe, at: Place, *, exponent: float) -> Row:
-    """One matrix of each expert, over the tokens sent to it."""
-    e, k = ffn.n_experts, ffn.n_active_experts
-    each = weight_bytes(matrix, numerics=at.numerics) / e
-    touched = Touched(e, k, exponent, "expected", at.stream)
-    most, rows = Touched(e, k, exponent, "most", at.stream), Touched(e, k, exponent, "rows", at.stream)
+    """One matrix of each expert held here, over the tokens sent to it."""
+    e, k, n_ranks = ffn.n_experts, ffn.n_active_experts, ffn.n_ranks if isinstance(ffn, ExpertShare) else 1
+    each = weight_bytes(matrix, numerics=at.numerics) / matrix.n
+    sums = _spread(ffn, at, exponent=exponent)
+    per_pair = 2.0 * matrix.d_in * matrix.d_out
+    mean = sums.tokens * (k / n_ranks)
     fused = matrix.role == "expert_up" and ffn.gated
     return Op(
         name=f"{at.prefix}{matrix.role}_proj",
@@ -73,12 +80,37 @@ def _routed(matrix: Matrix, ffn: Moe, at: Place, *, exponent: float) -> Row:
         repeat=at.repeat,
         n_launch=0.0 if fused else 1.0,
         shape=f"(m, {matrix.d_in}) × ({matrix.d_in}, {matrix.d_out}), {k} of {e} experts",
-        m=rows.linear,
-        flops=at.tokens * (2.0 * k * matrix.d_in * matrix.d_out),
-        weight_bytes=touched.linear * each,
-        weight_bytes_min=(at.needed or Linear(1.0)) * (k * each),
-        weight_bytes_max=most.linear * each,
-        act_bytes=at.tokens * (k * (matrix.d_in + matrix.d_out) * at.numerics.activation_bytes),
+        m=sums.rows,
+        flops=mean * per_pair,
+        extra_flops=(sums.load - mean) * per_pair,
+        weight_bytes=sums.touched * each,
+        weight_bytes_min=(at.needed or Linear(1.0)) * (k / n_ranks * each),
+        weight_bytes_max=sums.most * each,
+        act_bytes=sums.load * ((matrix.d_in + matrix.d_out) * at.numerics.activation_bytes),
         store_dtype=at.numerics.store(matrix.role).name,
         compute_dtype=at.numerics.compute(matrix.role),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Spread:
+    """What routing makes of a pass on one chip: tokens, token–expert pairs, experts read, and rows of each."""
+
+    tokens: Linear
+    load: Linear
+    touched: Linear
+    most: Linear
+    rows: Linear
+
+
+def _spread(ffn: Moe, at: Place, *, exponent: float) -> _Spread:
+    """Every expert on the one chip, or on the busiest of the ranks they are spread over."""
+    together = isinstance(ffn, ExpertShare) and ffn.n_feeding != 1 and at.stream == "text"
+    stream: Stream = "replica" if together else at.stream
+    e, k = ffn.n_experts, ffn.n_active_experts
+    tokens = Sum("tokens", stream=stream, ways=at.ways).linear
+    touched, most, rows = (Touched(e, k, exponent, what, stream, at.ways) for what in ("expected", "most", "rows"))
+    if not isinstance(ffn, ExpertShare) or ffn.n_ranks == 1:
+        return _Spread(tokens, tokens * float(k), touched.linear, most.linear, rows.linear)
+    here = (Busiest(touched, ffn.n_held, ffn.n_ranks, what) for what in ("load", "touched", "most", "rows"))
+    return _Spread(tokens, *(key.linear for key in here))

@@ -5,17 +5,21 @@ from __future__ import annotations
 from roofline.specs.layers import Layer
 from roofline.specs.matrix import Matrix
 from roofline.specs.model import Model
+from roofline.specs.plan import Plan
 from roofline.specs.precision import Numerics
+from roofline.specs.shard import Share
 from roofline.specs.towers import Product, Tower
 from roofline.work.matmul import weight_bytes
 
 __all__ = ["resident_weight_bytes"]
 
 
-def resident_weight_bytes(model: Model, *, numerics: Numerics) -> float:
-    """Bytes of all weights in memory, each tensor in its own format, a tied table once.  [B]
+def resident_weight_bytes(held: Model | Share, *, numerics: Numerics) -> float:
+    """Bytes of all weights in memory, each tensor in its own format, a tied table once; of a share, on its one chip.  [B]
 
         Σ_matrices d_in · d_out · bits/8 (+ biases) + tables + norms · 2 B
+
+    Of a pipeline the first stage holds the embedding and the towers, the last the head; of a tied table each its own copy.
 
     Examples
     --------
@@ -27,15 +31,29 @@ def resident_weight_bytes(model: Model, *, numerics: Numerics) -> float:
     >>> resident_weight_bytes(llama, numerics=Precision().of(llama)) / llama.n_params
     2.0
     """
-    outer = sum(weight_bytes(m, numerics=numerics) for m in (*model.outer_matrices(), *model.side_matrices))
-    read = _product_bytes(model.readout, numerics=numerics)
-    towers = sum(_tower_bytes(t, numerics=numerics.of_tower(t)) for t in model.towers)
-    rows = Matrix("positions", (model.positions.rows or 0) + model.embedding.type_rows, model.d_summed)
-    tables = weight_bytes(rows, numerics=numerics) + _table_bytes(model, numerics=numerics)
+    share = held if isinstance(held, Share) else Share(held, held, Plan(), 0)
+    model = share.model
     vectors = (model.n_vector_params + model.n_stream_params) * numerics.kept_bytes
-    return (
-        _layer_bytes(model.layer_kinds(), model.d_model, numerics=numerics) + outer + read + towers + tables + vectors
-    )
+    layers = _layer_bytes(model.layer_kinds(), model.d_model, numerics=numerics)
+    return layers + vectors + _end_bytes(share, numerics=numerics)
+
+
+def _end_bytes(share: Share, *, numerics: Numerics) -> float:
+    """What stands before the layers and after them, on the stages that have it."""
+    model = share.model
+    way_in, way_out = model.outer_matrices()[:1], model.outer_matrices()[1:]
+    head = 0.0 if model.head is None else weight_bytes(model.head_matrix, numerics=numerics)
+    held = 0.0
+    if share.is_first:
+        rows = Matrix("positions", (model.positions.rows or 0) + model.embedding.type_rows, model.d_summed)
+        held += sum(weight_bytes(m, numerics=numerics) for m in (*way_in, *model.side_matrices, rows))
+        held += sum(_tower_bytes(t, numerics=numerics.of_tower(t)) for t in model.towers)
+        tied_here = model.head is not None and model.head.tied and share.is_last
+        held += 0.0 if tied_here else weight_bytes(model.embedding_matrix, numerics=numerics)
+    if share.is_last:
+        held += head + sum(weight_bytes(m, numerics=numerics) for m in way_out)
+        held += _product_bytes(model.readout, numerics=numerics)
+    return held
 
 
 def _layer_bytes(kinds: tuple[tuple[int, Layer], ...], d_model: int, *, numerics: Numerics) -> float:
@@ -44,15 +62,6 @@ def _layer_bytes(kinds: tuple[tuple[int, Layer], ...], d_model: int, *, numerics
         repeat * sum(weight_bytes(m, numerics=numerics.of_layer(layer)) for m in layer.matrices(d_model))
         for repeat, layer in kinds
     )
-
-
-def _table_bytes(model: Model, *, numerics: Numerics) -> float:
-    """The head and the embedding; one table where they are tied, with a bias of the head's own."""
-    table = weight_bytes(model.embedding_matrix, numerics=numerics)
-    if model.head is None:
-        return table
-    head = weight_bytes(model.head_matrix, numerics=numerics)
-    return head if model.head.tied else head + table
 
 
 def _product_bytes(products: tuple[Product, ...], *, numerics: Numerics) -> float:

@@ -6,27 +6,38 @@ from dataclasses import dataclass
 
 from roofline.ledger import Linear, OpKind, Row
 from roofline.specs.matrix import Matrix
+from roofline.specs.plan import Plan
 from roofline.specs.precision import Numerics
 from roofline.work.matmul import matmul
 from roofline.work.sums import Stream, Sum
 
-__all__ = ["Place"]
+__all__ = ["ONE_CHIP", "Place"]
+
+
+ONE_CHIP = Plan.model_construct()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """`d_model` D, the formats, a `prefix` to names, `repeat` layers that do the same, and the `stream` of tokens."""
+    """`d_model` D, the formats, a `prefix` to names, `repeat` layers that do the same, the `stream` of tokens, and the
+    `plan` that splits what stands here."""
 
     d_model: int
     numerics: Numerics
     prefix: str = ""
     repeat: float = 1.0
     stream: Stream = "text"
+    plan: Plan = ONE_CHIP
+
+    @property
+    def ways(self) -> int:
+        """Chips over which the tokens of a sequence are split; a tower's are not."""
+        return self.plan.cp if self.stream != "inputs" else 1
 
     @property
     def tokens(self) -> Linear:
         """Tokens that pass here."""
-        return Sum("tokens", stream=self.stream).linear
+        return Sum("tokens", stream=self.stream, ways=self.ways).linear
 
     @property
     def needed(self) -> Linear | None:

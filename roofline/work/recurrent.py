@@ -9,6 +9,7 @@ from typing import TypeAlias
 from roofline.ledger import Linear, Op, Row
 from roofline.specs.matrix import Matrix
 from roofline.specs.recurrent import Delta, LinearAttention, Mamba, Mamba2, Rglru, ShortConv
+from roofline.work.exchange import summed_up
 from roofline.work.place import Place
 from roofline.work.sums import Sum
 
@@ -84,6 +85,8 @@ def recurrent(mixer: Recurrent, at: Place) -> Iterator[Row]:
     *products, out = mixer.matrices(at.d_model)
     for matrix in products:
         yield _convolution(matrix, at) if matrix.role == "conv" else at.product(matrix)
+        if matrix.role == "x":  # each chip has multiplied its channels; what comes out steers all of them
+            yield from summed_up("x_all_reduce", at, width=matrix.d_out)
     yield _scan(mixer, at)
     yield at.product(out)
 

@@ -83,6 +83,11 @@ class Seqs:
             object.__setattr__(seqs, name, _own(given.get(name, 0.0)))
         return seqs
 
+    def of_rank(self, n_ranks: Num) -> Seqs:
+        """Those that the busiest of so many data-parallel ranks serves, or one of so many microbatches: ⌈B/n⌉ sequences."""
+        given = {name: getattr(self, name) for name, _, _ in _RANGES}
+        return self._of(given | {"n_seq": same(np.ceil(self.n_seq / n_ranks), self.n_seq, n_ranks)})
+
     @property
     def inputs(self) -> Seqs:
         """What a tower sees of them: each input is a sequence of its own, all of it new."""

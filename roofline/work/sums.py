@@ -1,4 +1,4 @@
-"""The sums over a pass that every count is linear in: tokens, pairs, cached tokens seen, experts touched, and their kin.
+"""The sums over a pass that every count is linear in: tokens, pairs, cached tokens seen, and their kin.
 
 A key names a sum and knows how to work it out; a row of the ledger holds only coefficients of keys. Adding a kind of work
 that is not linear in these is adding a key here.
@@ -6,7 +6,6 @@ that is not linear in these is adding a key here.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -18,16 +17,17 @@ from roofline.num import Num, same
 from roofline.work.sight import ALL, Sight, pairs, rectangle, seen
 from roofline.work.step import Seqs, Step
 
-__all__ = ["Beyond", "Cheaper", "Entries", "PassSums", "Stream", "Sum", "SumName", "Touched"]
+__all__ = ["Beyond", "Cheaper", "Entries", "Key", "PassSums", "Stream", "Sum", "SumName"]
 
-Stream: TypeAlias = Literal["text", "inputs", "informed", "asked", "wanted"]
+Stream: TypeAlias = Literal["text", "inputs", "informed", "asked", "wanted", "replica"]
 """Whose tokens: the sequences' new ones; what a tower reads; of sequences with something to cross-attend to; of those whose
-logits are wanted; only the positions whose logits are wanted."""
+logits are wanted; only the positions whose logits are wanted; those of all data-parallel ranks together."""
 
 
 SumName: TypeAlias = Literal[
     "seqs",
     "resumed",
+    "continued",
     "tokens",
     "logits",
     "asked",
@@ -44,13 +44,19 @@ SumName: TypeAlias = Literal[
 ]
 
 
-ALL_TOUCHED = -1e12  # a log small enough that no token passes any expert by
-
-
-class _Key:
-    """A sum as a linear form, so that `2.0 * Sum("tokens").linear` is a count."""
+class Key:
+    """A sum of a pass: it knows how to work itself out, and as a linear form makes `2.0 * Sum("tokens").linear` a count."""
 
     __slots__ = ()
+
+    @property
+    def stream(self) -> Stream:
+        """Whose tokens it is about."""
+        raise NotImplementedError
+
+    def over(self, step: Step) -> Num:
+        """Its value for a step."""
+        raise NotImplementedError
 
     @property
     def linear(self) -> Linear:
@@ -59,14 +65,15 @@ class _Key:
 
 
 @dataclass(frozen=True, slots=True)
-class Sum(_Key):
+class Sum(Key):
     """A sum over the sequences of the pass, by name; for attention, under one sight.
 
     | name    | Σ over the sequences of the pass                                   | unit  |
     |---------|--------------------------------------------------------------------|-------|
     | seqs    | 1                                                                  | 1     |
     | resumed | 1 for each that has a past                                         | 1     |
-    | tokens  | T                                                                  | token |
+    | tokens  | T; ⌈T/ways⌉ where the tokens of a sequence are split               | token |
+    | continued | T of each that has a past                                        | token |
     | logits  | positions whose logits are wanted                                  | token |
     | asked   | 1 for the pass if any logits are wanted at all, else 0             | 1     |
     | busy    | 1 for the pass if there are any tokens at all, else 0              | 1     |
@@ -84,6 +91,7 @@ class Sum(_Key):
     name: SumName
     sight: Sight = ALL
     stream: Stream = "text"
+    ways: int = 1
 
     def over(self, step: Step) -> Num:
         """Its value for a step: the parts added up (`asked` and `busy` are a yes or no, so at most 1)."""
@@ -94,20 +102,20 @@ class Sum(_Key):
 
     def of(self, part: Seqs) -> Num:
         """Its value for one part of a step."""
-        s = part if self.stream == "text" else getattr(part, self.stream)
+        s = _streamed(part, self.stream)
         match self.name:
             case "seqs":
                 return s.n_seq
             case "tokens":
-                return s.n_tokens
+                return s.n_tokens if self.ways == 1 else same(s.n_seq * np.ceil(s.n_new / self.ways), s.n_tokens)
             case "logits":
                 return s.n_seq * s.n_logits
             case "asked":
                 return _some(s.n_logits)
             case "busy":
                 return _some(s.n_tokens)
-            case "resumed":
-                return s.n_seq * _some(s.n_past)
+            case "resumed" | "continued":
+                return (s.n_seq if self.name == "resumed" else s.n_tokens) * _some(s.n_past)
             case "memory":
                 return s.n_seq * s.n_memory
             case "made":
@@ -139,56 +147,7 @@ class Sum(_Key):
 
 
 @dataclass(frozen=True, slots=True)
-class Touched(_Key):
-    """Experts of one layer that a pass reads, of E, when each of its T tokens is sent to k.  [1]
-
-        expected   E · (1 − (1 − k/E)^(T^γ))      independent, uniform routing: γ = 1; correlated: γ < 1
-        at most    min(E, k·T)
-        rows       k·T / expected: tokens a touched expert multiplies
-
-    Parameters
-    ----------
-    n_experts, n_active_experts : int
-        E and k [1].
-    exponent : float
-        γ [1]. Uniform routing is the worst case for traffic; real routing is correlated, and touches fewer.
-
-    Notes
-    -----
-    Assumes every token's k experts are distinct, and tokens choose independently. It is not a sum over the parts of a step:
-    what counts is the tokens of the whole pass.
-
-    References
-    ----------
-    The coupon collector's expectation; for γ, measurements of served mixtures (part 4 of this library).
-
-    Examples
-    --------
-    Mixtral (2 of 8), three tokens: 8 · (1 − (3/4)³).
-
-    >>> Touched(8, 2).over((Seqs(n_seq=3, n_new=1),))
-    4.625
-    """
-
-    n_experts: int
-    n_active_experts: int
-    exponent: float = 1.0
-    what: Literal["expected", "most", "rows"] = "expected"
-    stream: Stream = "text"
-
-    def over(self, step: Step) -> Num:
-        """Its value for the tokens of the whole pass."""
-        e, k = float(self.n_experts), float(self.n_active_experts)
-        tokens = Sum("tokens", stream=self.stream).over(step)
-        if self.what == "most":
-            return same(np.minimum(e, k * tokens), tokens)
-        missed = ALL_TOUCHED if k == e else math.log1p(-k / e)  # log of the chance that a token passes an expert by
-        expected = same(-e * np.expm1(missed * tokens**self.exponent), tokens)
-        return expected if self.what == "expected" else same(k * tokens / np.maximum(expected, 1e-300), tokens)
-
-
-@dataclass(frozen=True, slots=True)
-class Entries(_Key):
+class Entries(Key):
     """Of a compressed cache, one entry for every r tokens.  [1]
 
         seen     ⌊S/r⌋                    entries there before the pass; with a cap k, min(that, T·k): T queries read k each
@@ -215,7 +174,7 @@ class Entries(_Key):
 
     def over(self, step: Step) -> Num:
         """Its value for a step: the parts added up."""
-        return add_up(self.of(part if self.stream == "text" else getattr(part, self.stream)) for part in step)
+        return add_up(self.of(_streamed(part, self.stream)) for part in step)
 
     def of(self, s: Seqs) -> Num:
         """Its value for one part of a step."""
@@ -244,7 +203,7 @@ class Entries(_Key):
 
 
 @dataclass(frozen=True, slots=True)
-class Cheaper(_Key):
+class Cheaper(Key):
     """Another sum, over those parts of a step for which one of two forms of latent attention has fewer FLOPs.
 
     Expanding makes keys and values of every cached token again, `per_past` for each of S; absorbing makes every pair dearer,
@@ -257,12 +216,17 @@ class Cheaper(_Key):
     per_past: float
     per_pair: float
 
+    @property
+    def stream(self) -> Stream:
+        """That of the sum."""
+        return self.sum.stream
+
     def over(self, step: Step) -> Num:
         """Its value for a step: the parts for which the form is the cheaper, added up."""
         return add_up(self._of(part) for part in step)
 
     def _of(self, part: Seqs) -> Num:
-        s = part if self.sum.stream == "text" else getattr(part, self.sum.stream)
+        s = _streamed(part, self.sum.stream)
         expanding = s.n_past * self.per_past
         absorbing = pairs(self.sight, n_new=s.n_new, n_past=s.n_past) * self.per_pair
         chosen = np.less(expanding, absorbing) if self.form == "expanded" else np.greater_equal(expanding, absorbing)
@@ -271,11 +235,16 @@ class Cheaper(_Key):
 
 
 @dataclass(frozen=True, slots=True)
-class Beyond(_Key):
+class Beyond(Key):
     """Another sum, over those parts of a step that are longer than a limit: S + T > limit."""
 
     sum: Sum
     limit: int
+
+    @property
+    def stream(self) -> Stream:
+        """That of the sum."""
+        return self.sum.stream
 
     def over(self, step: Step) -> Num:
         """Its value for a step: the parts beyond the limit, added up (`busy` is a yes or no, so at most 1)."""
@@ -283,7 +252,7 @@ class Beyond(_Key):
         return same(np.minimum(total, 1.0), total) if self.sum.name == "busy" else total
 
     def _of(self, part: Seqs) -> Num:
-        s = part if self.sum.stream == "text" else getattr(part, self.sum.stream)
+        s = _streamed(part, self.sum.stream)
         value = self.sum.of(part) * np.greater(s.n_past + s.n_new, float(self.limit))
         return same(value, value)
 
@@ -291,16 +260,18 @@ class Beyond(_Key):
 class PassSums(Mapping[Hashable, Num]):
     """The sums of one step, each computed when first asked for."""
 
-    def __init__(self, step: Step) -> None:
-        self._step = step
+    def __init__(self, step: Step, *, n_ranks: int = 1) -> None:
+        """Of the busiest of so many data-parallel ranks; what is of all of them has the stream "replica"."""
+        self._replica = step
+        self._step = step if n_ranks == 1 else tuple(part.of_rank(n_ranks) for part in step)
         self._known: dict[Hashable, Num] = {}
 
     def __getitem__(self, key: Hashable) -> Num:
         """Σ over the parts of the step."""
         if key not in self._known:
-            if not isinstance(key, (Sum, Touched, Entries, Cheaper, Beyond)):
+            if not isinstance(key, Key):
                 raise KeyError(key)
-            self._known[key] = key.over(self._step)
+            self._known[key] = key.over(self._replica if key.stream == "replica" else self._step)
         return self._known[key]
 
     def __iter__(self) -> Iterator[Hashable]:
@@ -308,6 +279,12 @@ class PassSums(Mapping[Hashable, Num]):
 
     def __len__(self) -> int:
         return len(self._known)
+
+
+def _streamed(part: Seqs, stream: Stream) -> Seqs:
+    """The sequences whose tokens a stream is made of."""
+    found: Seqs = part if stream in ("text", "replica") else getattr(part, stream)
+    return found
 
 
 def _some(value: Num) -> Num:

@@ -13,8 +13,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import roofline as rl
+from roofline.work.routing import Touched
 from roofline.work.sight import ALL, Sight, cached, pairs, seen
-from roofline.work.sums import Cheaper, Entries, Sum, Touched
+from roofline.work.sums import Cheaper, Entries, Sum
 
 # What a query sees, position by position
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial, wraps
+from inspect import Parameter, signature
 from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -18,13 +19,14 @@ from roofline.errors import RooflineError, SpecError
 from roofline.specs import catalog
 from roofline.specs.deployment import Deployment
 from roofline.specs.model import Model
+from roofline.specs.plan import Plan
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 __all__ = [
     "Activations", "Attention", "Batch", "Check", "Chips", "Context", "Engine", "Head", "ImageSize", "Images",
-    "Json", "Kv", "ModelName", "Output", "Prompt", "PromptOrUsual", "Search", "Source", "Weights", "build",
+    "Json", "Kv", "ModelName", "Output", "Prompt", "PromptOrUsual", "Search", "Source", "Weights", "build", "laid_out",
     "print_json", "print_table", "say", "sides", "speak_ascii_where_needed", "table", "usual_prompt", "whole",
 ]  # fmt: skip
 
@@ -123,10 +125,51 @@ def sides(text: str) -> tuple[int, int]:
         raise SpecError(f"--image-size: expected height x width in pixels such as 1024x768, got {text!r}") from None
 
 
+_LAID_OUT: dict[str, Any] = {
+    "tp": (Annotated[int, typer.Option("--tp", help="Tensor parallel: heads and widths split over so many chips.")], 1),
+    "pp": (Annotated[int, typer.Option("--pp", help="Pipeline parallel: layers split over so many stages.")], 1),
+    "ep": (Annotated[int, typer.Option("--ep", help="Expert parallel: experts spread over so many of tp x dp.")], 1),
+    "dp": (Annotated[int, typer.Option("--dp", help="Data-parallel attention: ranks with sequences of their own.")], 1),
+    "cp": (Annotated[int, typer.Option("--cp", help="Context parallel: tokens of a sequence split.")], 1),
+    "stages": (Annotated[
+        str | None, typer.Option("--stages", help="Layers of each stage, as 41,23.  [default: even]")], None),
+    "overlap": (Annotated[
+        float, typer.Option("--overlap", help="Share of link time that other work hides, 0 to 1.")], 0.0),
+}  # fmt: skip
+
+
+def laid_out(command: Callable[..., None]) -> Callable[..., None]:
+    """A command that takes a `plan`, with the options a plan is made of in its place."""
+    own = signature(command, eval_str=True)
+    kept = [parameter for name, parameter in own.parameters.items() if name != "plan"]
+    options = [
+        Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=annotation)
+        for name, (annotation, default) in _LAID_OUT.items()
+    ]
+
+    @wraps(command)
+    def run(**given: Any) -> None:
+        asked = {name: given.pop(name) for name in _LAID_OUT}
+        command(**given, plan=_plan(**asked))
+
+    run.__signature__ = own.replace(parameters=[*kept, *options])  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in (*kept, *options)} | {"return": None}
+    del run.__wrapped__
+    return run
+
+
+def _plan(*, stages: str | None, **ways: Any) -> Plan:
+    if stages is None:
+        return Plan(**ways)
+    parts = tuple(whole(part, name="--stages") for part in stages.split(","))
+    return Plan(**ways | {"pp": len(parts) if ways["pp"] == 1 else ways["pp"]}, stages=parts)
+
+
 def build(
     model: str,
     chips: Sequence[str],
     *,
+    plan: Plan | None = None,
     weights: str | None = None,
     kv: str | None = None,
     activations: str | None = None,
@@ -148,6 +191,7 @@ def build(
                     activations=activations,
                     head=head,
                     engine=engine,
+                    plan=plan,
                 )
             )
         except RooflineError as error:  # one chip that cannot hides none that can

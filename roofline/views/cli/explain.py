@@ -11,6 +11,7 @@ from roofline.answers.inputs import request
 from roofline.answers.phases import decode, prefill
 from roofline.errors import SpecError
 from roofline.specs.deployment import Deployment
+from roofline.specs.plan import Plan
 from roofline.timing.clock import Timing
 from roofline.units import format_si
 from roofline.views.cli.common import (
@@ -29,6 +30,7 @@ from roofline.views.cli.common import (
     Weights,
     beyond_context,
     build,
+    laid_out,
     print_json,
     print_table,
     say,
@@ -42,6 +44,7 @@ from roofline.views.cli.predict import percent, three
 __all__ = ["explain"]
 
 
+@laid_out
 def explain(
     model: ModelName,
     hardware: Annotated[str, typer.Argument(help="A chip: name, alias or path.", show_default=False)],
@@ -69,6 +72,7 @@ def explain(
     head: Head = None,
     json: Json = False,
     search: Search = None,
+    plan: Plan | None = None,
 ) -> None:
     """Explain a pass, product by product.
 
@@ -76,7 +80,9 @@ def explain(
     """
     if phase not in ("prefill", "decode", "both"):
         raise SpecError(f"--phase: expected prefill, decode or both, got {phase!r}")
-    (d,) = build(model, [hardware], weights=weights, kv=kv, activations=activations, head=head, search=search)
+    (d,) = build(
+        model, [hardware], weights=weights, kv=kv, activations=activations, head=head, search=search, plan=plan
+    )
     n_prompt, n_seq = whole(prompt or usual_prompt(d.model), name="--prompt"), whole(batch, name="--batch")
     pictures: Any = {"images": whole(images, name="--images", least=0, most=1e6), "image_size": sides(image_size)}
     asks = request(d.model, prompt_tokens=float(n_prompt), **pictures)

@@ -15,6 +15,7 @@ from roofline.specs import catalog
 from roofline.specs.deployment import Deployment
 from roofline.specs.mixers import Compressed
 from roofline.specs.model import Model
+from roofline.specs.plan import Plan
 from roofline.specs.precision import Precision
 from roofline.units import format_bytes
 from roofline.views.cli.common import (
@@ -31,12 +32,14 @@ from roofline.views.cli.common import (
     Weights,
     beyond_context,
     build,
+    laid_out,
     print_json,
     print_table,
     say,
     table,
     whole,
 )
+from roofline.views.cli.predict import ways
 from roofline.work.kvcache import token_bytes
 from roofline.work.step import MAX_TOKENS
 
@@ -121,6 +124,7 @@ def _ladder(tokens: int) -> list[int]:
     return sorted({max(1, some // 4), max(1, some // 2), some, min(2 * some, int(MAX_TOKENS))})
 
 
+@laid_out
 def memory(
     model: ModelName,
     hardware: Chips,
@@ -133,6 +137,7 @@ def memory(
     json: Json = False,
     check: Check = False,
     search: Search = None,
+    plan: Plan | None = None,
 ) -> None:
     """Say whether it fits, and how much would.
 
@@ -140,7 +145,7 @@ def memory(
     """
     tokens, n_seq = whole(context, name="--context", least=0), whole(batch, name="--batch")
     outputs = None if source is None else whole(source, name="--source", least=0)
-    deployments = build(model, hardware, weights=weights, kv=kv, head=head, search=search)
+    deployments = build(model, hardware, weights=weights, kv=kv, head=head, search=search, plan=plan)
     answers = [(d, memory_of(d, context_tokens=tokens, batch=n_seq, memory_tokens=outputs)) for d in deployments]
     if json:
         listed = [
@@ -153,7 +158,7 @@ def memory(
         first = deployments[0]
         say(
             f"{first.model.id}   {first.numerics.weights_name} weights, {first.numerics.kv.name} KV   "
-            f"{n_seq:,} × {tokens:,} tokens   (weights and cache only; an engine reserves more)"
+            f"{n_seq:,} × {tokens:,} tokens   {_per_chip(first)}(weights and cache only; an engine reserves more)"
         )
         say()
         rows = table(
@@ -161,8 +166,8 @@ def memory(
         )
         for d, m in answers:
             fits = "yes" if m.fits else f"no, {format_bytes(float(m.short_by_bytes))} over"
-            kept = float(m.kv_bytes) + float(m.state_bytes)
-            sizes = (m.weight_bytes, kept, float(m.used_bytes), m.capacity_bytes)
+            kept = float(m.kv_bytes_per_chip) + float(m.state_bytes_per_chip)
+            sizes = (m.weight_bytes_per_chip, kept, float(m.used_bytes_per_chip), m.capacity_bytes)
             rows.add_row(
                 d.hardware.id,
                 *(format_bytes(s) for s in sizes),
@@ -180,16 +185,21 @@ def memory(
         raise typer.Exit(4)
 
 
+def _per_chip(d: Deployment) -> str:
+    return f"on each of {d.n_chips}{ways(d.plan)}   " if d.n_chips > 1 else ""
+
+
 def _sentence(d: Deployment, m: Memory, n_seq: int) -> str:
-    share, chip = float(m.kv_bytes) / float(m.used_bytes), d.hardware.id
+    share, chip = float(m.kv_bytes_per_chip) / float(m.used_bytes_per_chip), d.hardware.id
     if m.fits:
-        free = format_bytes(m.capacity_bytes - float(m.used_bytes))
+        free = format_bytes(m.capacity_bytes - float(m.used_bytes_per_chip))
         return f"On {chip} it fits with {free} to spare; the cache is {share:.0%} of what is held."
-    if m.weight_bytes <= m.capacity_bytes and m.max_batch < 1:
-        one, room = format_bytes(float(m.kv_bytes) / n_seq), format_bytes(m.capacity_bytes - m.weight_bytes)
+    if m.weight_bytes_per_chip <= m.capacity_bytes and m.max_batch < 1:
+        one = format_bytes(float(m.kv_bytes_per_chip) / max(1, n_seq // d.plan.dp))
+        room = format_bytes(m.capacity_bytes - m.weight_bytes_per_chip)
         most = f"{m.max_context_tokens:,.0f} tokens at most at this batch; fewer weight bits make more room"
         return f"On {chip} it does not fit: the cache of one such sequence is {one}, the weights leave {room}: {most}."
     if m.max_batch >= 1:
         return f"On {chip} it does not fit: the cache is {share:.0%} of it. A batch of {m.max_batch:,.0f} would fit."
-    weights = format_bytes(m.weight_bytes)
+    weights = format_bytes(m.weight_bytes_per_chip)
     return f"On {chip} it does not fit: the weights alone are {weights}; use fewer bits or another chip."

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from roofline.errors import SpecError, did_you_mean
+from roofline.specs.plan import Plan
 from roofline.views.cli.common import (
     Batch,
     Chips,
@@ -19,6 +20,7 @@ from roofline.views.cli.common import (
     Search,
     Weights,
     build,
+    laid_out,
     say,
     whole,
 )
@@ -28,6 +30,7 @@ __all__ = ["plot"]
 KINDS = ("roofline", "latency")
 
 
+@laid_out
 def plot(
     kind: Annotated[str, typer.Argument(help="roofline or latency.", show_default=False)],
     model: ModelName,
@@ -42,6 +45,7 @@ def plot(
     theme: Annotated[str, typer.Option(help="light or dark.")] = "light",
     size: Annotated[str, typer.Option(help="page, column or slide.")] = "page",
     search: Search = None,
+    plan: Plan | None = None,
 ) -> None:
     """Draw the roofline, or latency.
 
@@ -49,7 +53,7 @@ def plot(
     """
     if kind not in KINDS:
         raise SpecError(f"plot: expected {' or '.join(KINDS)}, got {kind!r}{did_you_mean(kind, KINDS)}")
-    deployments = build(model, hardware, weights=weights, kv=kv, engine=engine, search=search)
+    deployments = build(model, hardware, weights=weights, kv=kv, engine=engine, search=search, plan=plan)
     n_prompt, n_out = whole(prompt, name="--prompt"), whole(output or "256", name="--output", most=1e7)
     n_seq = whole(batch, name="--batch")
     from roofline.views import plot as draw

@@ -15,6 +15,7 @@ from roofline.answers.prediction import predict as predict_request
 from roofline.num import Num
 from roofline.specs.ffns import Moe
 from roofline.specs.model import Model
+from roofline.specs.plan import Plan
 from roofline.timing.clock import Timing
 from roofline.units import format_bytes, format_si
 from roofline.views.cli.common import (
@@ -35,6 +36,7 @@ from roofline.views.cli.common import (
     Weights,
     beyond_context,
     build,
+    laid_out,
     print_json,
     print_table,
     say,
@@ -47,11 +49,12 @@ from roofline.views.cli.common import (
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["percent", "predict", "three"]
+__all__ = ["percent", "predict", "three", "ways"]
 
 IDEAL_NOTE = "uncalibrated: ideal hardware, activations through memory between ops; only the floor is a bound"
 
 
+@laid_out
 def predict(
     model: ModelName,
     hardware: Chips,
@@ -69,13 +72,22 @@ def predict(
     json: Json = False,
     check: Check = False,
     search: Search = None,
+    plan: Plan | None = None,
 ) -> None:
     """Predict TTFT, TPOT, memory and what binds.
 
     On one chip, or on several side by side.
     """
     deployments = build(
-        model, hardware, weights=weights, kv=kv, activations=activations, head=head, engine=engine, search=search
+        model,
+        hardware,
+        weights=weights,
+        kv=kv,
+        activations=activations,
+        head=head,
+        engine=engine,
+        search=search,
+        plan=plan,
     )
     usual = "256" if deployments[0].model.generates else "0"
     predictions = [
@@ -141,11 +153,21 @@ def _notes(p: Prediction) -> list[str]:
     return [*notes, left_open] if n else notes
 
 
+def ways(plan: Plan) -> str:
+    """The parallel ways of a plan, as people write them; nothing for one chip.
+
+    >>> ways(Plan(tp=4, pp=2))
+    ' (tp 4, pp 2)'
+    """
+    given = [f"{name} {n}" for name in ("tp", "pp", "ep", "dp", "cp") if (n := getattr(plan, name)) > 1]
+    return f" ({', '.join(given)})" if given else ""
+
+
 def _identity(p: Prediction, *, with_chip: bool = True) -> str:
     d, n = p.deployment, p.deployment.numerics
     requests = "1 request" if p.batch == 1 else f"{p.batch:,.0f} requests"
     formats = f"{n.weights_name} weights, {n.kv.name} KV"
-    chip = f" on {d.n_chips} × {d.hardware.id}" if with_chip else ""
+    chip = f" on {d.n_chips} × {d.hardware.id}{ways(d.plan)}" if with_chip else ""
     seen = _images(p)
     return f"{d.model.id}{chip}   {formats}   {requests}, {p.prompt_tokens:,.0f}{seen} in / {p.output_tokens:,} out"
 
@@ -212,22 +234,18 @@ def _facts(p: Prediction) -> list[tuple[str, str]]:
         lines.append(("Speed", f"{user} tok/s per user, {everyone} tok/s in all while decoding"))
         lines.append(("Decode step", _traffic(p.decode)))
         lines.extend(("", sentence) for sentence in _experts(p.decode, p.deployment.model))
-    verdict = "fits" if m.fits else f"does not fit: {format_bytes(float(m.short_by_bytes))} over"
-    parts = f"weights {format_bytes(m.weight_bytes)}, KV cache {format_bytes(float(m.kv_bytes))}"
-    parts += f", recurrent state {format_bytes(float(m.state_bytes))}" if m.state_bytes else ""
+    each = " on each chip" if p.deployment.n_chips > 1 else ""
+    verdict = f"fits{each}" if m.fits else f"does not fit: {format_bytes(float(m.short_by_bytes))} over{each}"
+    parts = f"weights {format_bytes(m.weight_bytes_per_chip)}, KV cache {format_bytes(float(m.kv_bytes_per_chip))}"
+    parts += f", recurrent state {format_bytes(float(m.state_bytes_per_chip))}" if m.state_bytes else ""
     most = f"{m.max_context_tokens:,.0f} tokens each at this batch"
     whose = " (the model's limit)" if m.max_context_tokens == p.deployment.model.max_context_tokens else ""
     many = "any number of" if math.isinf(float(m.max_batch)) else f"{m.max_batch:,.0f}"
     room = f"room for {many} such requests, or {most}{whose}"
     if not p.deployment.model.generates:
-        return [
-            *lines,
-            (
-                "Memory",
-                f"{format_bytes(m.weight_bytes)} of {format_bytes(m.capacity_bytes)} ({verdict}): weights, no cache",
-            ),
-        ]
-    held = f"{format_bytes(float(m.used_bytes))} of {format_bytes(m.capacity_bytes)}"
+        held = f"{format_bytes(m.weight_bytes_per_chip)} of {format_bytes(m.capacity_bytes)}"
+        return [*lines, ("Memory", f"{held} ({verdict}): weights, no cache")]
+    held = f"{format_bytes(float(m.used_bytes_per_chip))} of {format_bytes(m.capacity_bytes)}"
     lines.append(("Memory", f"{held} ({verdict}): {parts}"))
     while_open = " while no window is full" if p.deployment.model.windows else ""
     lines.append(("", f"KV {format_bytes(m.kv_bytes_per_token)} a token{while_open}; {room}"))

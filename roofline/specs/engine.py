@@ -1,0 +1,247 @@
+"""An inference engine's habits as data: what share of the memory it takes, how it cuts the cache, what it sets aside.
+
+None of it is a property of a model or a chip, all of it changes with a version; a YAML file in `roofline/engines/` is one
+engine as one version ships it, every value with a source, and those that are estimates named in `priors`:
+
+    id: vllm
+    name: vLLM
+    version: 0.33.0
+    memory: {fraction_of: total, fraction: 0.92, context: 0.25 GiB}
+    pages: {tokens: 16, windows: groups, in_flight: 2}
+    scheduler:
+      - {below: 70 GiB, batch_tokens: 2048, max_seqs: 256}
+      - {batch_tokens: 8192, max_seqs: 1024}
+    sources:
+      memory.fraction: vllm/config/cache.py, gpu_memory_utilization
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from roofline.errors import SpecError, did_you_mean
+from roofline.specs.hardware import Id
+from roofline.specs.record import Bytes, Names, Record
+
+__all__ = ["Activations", "Engine", "EngineMemory", "Headroom", "Kernels", "Paging", "Share", "Tier"]
+
+Fraction = Annotated[float, Field(gt=0.0, le=1.0)]
+Tokens = Annotated[int, Field(ge=1, le=2**40)]
+
+
+class Share(Record):
+    """The share of a memory of at most `up_to` bytes."""
+
+    up_to_bytes: Bytes = Field(alias="up_to")
+    fraction: Fraction
+
+
+class Headroom(Record):
+    """What is left outside a static pool, of which the fraction is made (SGLang):
+
+    fixed + per_token · tokens of a pass + per_graph_seq · sequences of the largest graph + per_chip · chips
+    + per_graph · graphs of prompts, and no less than `least` on a chip of more than `least_above`.
+    """
+
+    fixed_bytes: Bytes = Field(alias="fixed")
+    token_bytes: Bytes = Field(alias="per_token")
+    graph_seq_bytes: Bytes = Field(alias="per_graph_seq")
+    chip_bytes: Bytes = Field(alias="per_chip")
+    graph_bytes: Bytes = Field(alias="per_graph")
+    least_bytes: Bytes = Field(alias="least")
+    least_above_bytes: Bytes = Field(alias="least_above")
+
+    def bytes_of(self, total_bytes: float, *, tier: "Tier", n_chips: int = 1) -> float:
+        """The headroom on a chip of `total_bytes` [B]."""
+        asked = self.fixed_bytes + self.token_bytes * tier.batch_tokens + self.chip_bytes * n_chips
+        asked += self.graph_seq_bytes * tier.graph_seqs + self.graph_bytes * tier.prompt_graphs
+        return max(asked, self.least_bytes) if total_bytes > self.least_above_bytes else asked
+
+
+class EngineMemory(Record):
+    """The share of a chip's memory that an engine takes, and what it is a share of.
+
+    `fraction_of`
+
+    | total  | of all the chip's memory: weights, activations, runtime and cache share it (vLLM)                |
+    | free   | of what is free once weights and activations are there: the cache alone (TensorRT-LLM)            |
+    | static | of what is free at the start: weights and cache; activations and graphs live outside (SGLang)     |
+    | wired  | of a unified memory: what the system lets the GPU wire; weights, activations, cache share it (MLX) |
+    | none   | nothing is taken beyond what is asked for: all of it may be (llama.cpp)                           |
+
+    The fraction itself is a number, or by size of memory (`shares`), or what a `headroom` leaves. `context`: what the
+    runtime takes on a chip by itself (CUDA context, libraries), `sharded_context` with collectives besides; `graphs`:
+    captured graphs; `driver`: what the driver keeps of the memory it prints.
+    """
+
+    fraction_of: Literal["total", "free", "static", "wired", "none"]
+    fraction: Fraction | None = None
+    shares: Annotated[tuple[Share, ...], Field(strict=False)] = ()
+    headroom: Headroom | None = None
+    context_bytes: Bytes = Field(default=0.0, alias="context")
+    sharded_context_bytes: Bytes | None = Field(default=None, alias="sharded_context")
+    graph_bytes: Bytes = Field(default=0.0, alias="graphs")
+    driver_bytes: Bytes = Field(default=0.0, alias="driver")
+
+    @model_validator(mode="after")
+    def _one_fraction(self) -> Self:
+        given = [self.fraction is not None, bool(self.shares), self.headroom is not None]
+        if sum(given) != 1:
+            raise SpecError("memory: expected one of fraction, shares and headroom; keep the one this engine goes by")
+        sizes = [share.up_to_bytes for share in self.shares]
+        if sizes != sorted(set(sizes)):
+            raise SpecError("memory.shares: expected sizes that rise; put them in order")
+        return self
+
+
+class Paging(Record):
+    """How the cache is cut into pages.
+
+    `tokens` of a page: every sequence holds whole pages. `contiguous`: no pages; a sequence's longest context is reserved
+    at the start, rounded up to `tokens`. `windows` says what layers with a sliding window keep:
+
+    | allocated | every token, as full layers do                                                                   |
+    | window    | the last W tokens, and `in_flight` passes of tokens shared by all sequences                      |
+    | groups    | as many layers to a group as the scarcer kind has; groups draw equal blocks from one pool, and a  |
+    |           | sequence's window holds W − 1 tokens and `in_flight` passes, and a page (vLLM)                    |
+    | pool      | a pool of their own, `pool_ratio` as many tokens as the full layers' (SGLang)                     |
+
+    `state_pages`: pages that a sequence holds for each group of recurrent layers, one of them live.
+    """
+
+    tokens: Tokens
+    windows: Literal["allocated", "window", "groups", "pool"]
+    contiguous: bool = False
+    in_flight: Annotated[int, Field(ge=0, le=1024)] = 0
+    pool_ratio: Fraction = 1.0
+    state_pages: Annotated[int, Field(ge=1, le=1024)] = 1
+
+
+class Activations(Record):
+    """What an engine keeps live in a pass.
+
+    `element_bytes`: of one activation, where it is not the model's. `logit_bytes`: of one sequence's one vocabulary entry
+    while it samples, all copies together. `expert_tokens`: tokens a fused expert kernel takes at once, where limited.
+    """
+
+    element_bytes: Annotated[float, Field(gt=0.0, le=16.0)] | None = None
+    logit_bytes: Annotated[float, Field(ge=0.0, le=1024.0)]
+    expert_tokens: Tokens | None = None
+
+
+class Tier(Record):
+    """Scheduler defaults on a chip of less than `below` bytes; the last tier has no limit.
+
+    `batch_tokens` of one pass, which prompts are cut into; `max_seqs` that decode together; `graph_seqs` of the largest
+    captured graph, `prompt_graphs` captured for prompts.
+    """
+
+    below_bytes: Bytes | None = Field(default=None, alias="below")
+    batch_tokens: Tokens
+    max_seqs: Tokens
+    graph_seqs: Annotated[int, Field(ge=0, le=2**20)] = 0
+    prompt_graphs: Annotated[int, Field(ge=0, le=2**20)] = 0
+
+
+class Kernels(Record):
+    """Which form of a thing an engine runs by default, where that is known.
+
+    `attention`: whether scores are kept out of memory. `latent`: the form of MLA; "auto" expands prompts, absorbs decodes.
+    `chunked`: whether a prompt longer than a pass is cut into several.
+    """
+
+    attention: Literal["flash", "eager"] | None = None
+    latent: Literal["auto", "absorbed", "expanded"] | None = None
+    chunked: bool | None = None
+
+
+class Engine(Record):
+    """One engine, one version. See the module's docstring for the file form."""
+
+    id: Id
+    name: str
+    version: str
+    aliases: Names = ()
+    memory: EngineMemory
+    pages: Paging
+    activations: Activations | None = None
+    scheduler: Annotated[tuple[Tier, ...], Field(strict=False)] = ()
+    lowest_tier: Names = ()
+    kernels: Kernels = Field(default_factory=Kernels)
+    priors: Names = ()
+    sources: dict[str, str] = {}
+    notes: str = ""
+
+    def tier(self, memory_bytes: float, *, chip: str = "") -> Tier:
+        """The scheduler's defaults on a chip of so much memory; some `chip` ids get those of the smallest (vLLM: A100).
+
+        >>> from roofline.specs.catalog import engine
+        >>> [engine("vllm").tier(gib * 2**30).batch_tokens for gib in (24, 80, 180)]
+        [2048, 8192, 16384]
+        """
+        if not self.scheduler:
+            raise SpecError(f"{self.id} has no scheduler defaults; give batch_tokens and max_seqs yourself")
+        if any(name in chip.lower() for name in self.lowest_tier):
+            return self.scheduler[0]
+        return next(t for t in self.scheduler if t.below_bytes is None or memory_bytes < t.below_bytes)
+
+    def fraction(self, memory_bytes: float, *, chip: str = "", n_chips: int = 1) -> float:
+        """The default fraction on a chip of so much memory, `n_chips` of which hold a replica [1].
+
+        >>> from roofline.specs.catalog import engine
+        >>> engine("vllm").fraction(80e9), engine("mlx").fraction(128 * 2**30)
+        (0.92, 0.84)
+        """
+        memory = self.memory
+        if memory.headroom is not None:
+            left = memory.headroom.bytes_of(memory_bytes, tier=self.tier(memory_bytes, chip=chip), n_chips=n_chips)
+            return round((memory_bytes - left) / memory_bytes, 3)
+        if memory.shares:
+            fitting = (s.fraction for s in memory.shares if memory_bytes <= s.up_to_bytes)
+            return next(fitting, memory.shares[-1].fraction)
+        return memory.fraction or 1.0
+
+    def context_bytes(self, *, n_chips: int = 1) -> float:
+        """What the runtime takes on a chip, one of so many that work together [B]."""
+        sharded = self.memory.sharded_context_bytes
+        return self.memory.context_bytes if n_chips == 1 or sharded is None else sharded
+
+    def visible_bytes(self, memory_bytes: float) -> float:
+        """What the engine sees of the memory a driver prints [B]."""
+        return memory_bytes - self.memory.driver_bytes
+
+    def unsourced(self) -> tuple[str, ...]:
+        """Dotted paths of the values that no entry of `sources` covers (a prefix covers all below it)."""
+        return tuple(path for path in self._facts() if not _covered(path, self.sources))
+
+    def _facts(self) -> Iterator[str]:
+        for name in ("memory", "pages", "activations", "kernels"):
+            value = getattr(self, name)
+            if value is not None:
+                yield from (f"{name}.{key}" for key in value.plain())
+        yield from ("scheduler",) if self.scheduler else ()
+        yield from ("lowest_tier",) if self.lowest_tier else ()
+
+    @model_validator(mode="after")
+    def _names_point_somewhere(self) -> Self:
+        facts = tuple(self._facts())
+        for where, keys in (("sources", tuple(self.sources)), ("priors", self.priors)):
+            for key in keys:
+                if not any(_covered(path, (key,)) for path in facts):
+                    raise SpecError(f"{where}: {key} names no value of this file{did_you_mean(key, facts)}")
+        return self
+
+    @model_validator(mode="after")
+    def _tiers_rise_to_one_without_a_limit(self) -> Self:
+        limits = [tier.below_bytes for tier in self.scheduler]
+        sizes = [limit for limit in limits if limit is not None]
+        if limits and (limits[-1] is not None or None in limits[:-1] or sizes != sorted(set(sizes))):
+            raise SpecError("scheduler: expected tiers whose below: rises, and a last one without")
+        if self.memory.headroom is not None and not self.scheduler:
+            raise SpecError("scheduler: expected tiers, which memory.headroom is counted from")
+        return self
+
+
+def _covered(path: str, keys: Iterable[str]) -> bool:
+    return any(path == key or path.startswith(f"{key}.") for key in keys)

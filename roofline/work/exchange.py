@@ -1,0 +1,101 @@
+"""What chips that share the work of a layer send one another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from roofline.ledger import Collective, Linear, Op, Row
+from roofline.specs.ffns import Moe
+from roofline.specs.mixers import Attention
+from roofline.specs.shard import ExpertShare
+from roofline.work.place import Place
+from roofline.work.routing import ranks_reached
+from roofline.work.sums import Sum
+
+__all__ = ["combined", "gathered", "handed_on", "kv_gathered", "summed_up", "to_experts"]
+
+
+def _exchange(name: str, at: Place, collective: Collective, payload: Linear, *, least: Linear | None = None) -> Row:
+    return Op(
+        name=f"{at.prefix}{name}",
+        kind="collective",
+        repeat=at.repeat,
+        shape=f"{collective.verb.replace('_', '-')} of {collective.n_ranks} chips",
+        m=at.tokens,
+        collective=collective,
+        link_bytes=payload,
+        link_bytes_min=payload if least is None else least,
+        store_dtype=at.numerics.dense,
+        compute_dtype=at.numerics.dense,
+    )
+
+
+def summed_up(name: str, at: Place, *, width: int | None = None) -> Iterator[Row]:
+    """All-reduce over tp of what each chip made of its heads or channels: tokens · D · 2 B; nothing where tp = 1.
+
+    One after the mixer, one after the feed-forward block; a single one where both run in parallel. Shoeybi et al. 2019,
+    arXiv:1909.08053, §3.
+    """
+    if at.plan.tp != 1:
+        payload = at.tokens * ((at.d_model if width is None else width) * at.numerics.activation_bytes)
+        yield _exchange(name, at, Collective("all_reduce", at.plan.tp), payload)
+
+
+def gathered(name: str, at: Place, *, rows: Linear, width: int) -> Iterator[Row]:
+    """All-gather over tp of rows of which each chip has a part: rows · tp · width · 2 B (logits)."""
+    if at.plan.tp != 1:
+        payload = rows * (at.plan.tp * width * at.numerics.activation_bytes)
+        yield _exchange(name, at, Collective("all_gather", at.plan.tp), payload)
+
+
+def to_experts(ffn: Moe, at: Place) -> Iterator[Row]:
+    """Before the experts, where ranks serve different sequences (dp > 1): every token goes to the ranks its experts are on.
+
+        a chip's payload = tokens/tp · reached · (tp · dp / ep) · D · 2 B        reached: `ranks_reached`
+
+    A token is sent to a rank once, however many of its experts stand there, and to every chip that holds a slice of those
+    experts. It may all be for nothing: at least, every expert is at home.
+    """
+    if isinstance(ffn, ExpertShare) and ffn.n_feeding != 1:
+        yield _all_to_all("dispatch", ffn, at)
+
+
+def combined(name: str, ffn: Moe, at: Place) -> Iterator[Row]:
+    """After the experts: an all-reduce over tp; where ranks serve different sequences, the way back and a gather over tp."""
+    if not isinstance(ffn, ExpertShare) or ffn.n_feeding == 1:
+        yield from summed_up(name, at)
+        return
+    yield _all_to_all("combine", ffn, at)
+    if at.plan.tp != 1:
+        payload = at.tokens * (at.d_model * at.numerics.activation_bytes)
+        yield _exchange("expert_gather", at, Collective("all_gather", at.plan.tp), payload)
+
+
+def _all_to_all(name: str, ffn: ExpertShare, at: Place) -> Row:
+    reached = ranks_reached(ffn.n_experts, ffn.n_active_experts, n_held=ffn.n_held, n_ranks=ffn.n_ranks)
+    copies = reached * ffn.n_widths / at.plan.tp
+    payload = at.tokens * (copies * at.d_model * at.numerics.activation_bytes)
+    return _exchange(name, at, Collective("all_to_all", at.plan.n_expert_chips), payload, least=Linear())
+
+
+def kv_gathered(mixer: Attention, at: Place) -> Iterator[Row]:
+    """Context parallel attention: keys and values of this pass to all, queries of sequences with a past to where it lies.
+
+    new      B·T · K·(H + Hv) · 2 B                       all-gather: every chip ends up with all of them
+    past     2 · (B·T with a past) · N·(H + Hv) / 2 · 2 B   queries there, partial outputs back, each to cp − 1 others
+    """
+    cp, stride = at.plan.cp, at.plan.tp * at.plan.dp
+    if cp == 1:
+        return
+    wide, act = mixer.d_head + mixer.d_v, at.numerics.activation_bytes
+    new = Sum("tokens", stream=at.stream).linear * (mixer.n_kv_heads * wide * act)
+    yield _exchange("kv_gather", at, Collective("all_gather", cp, stride), new, least=Linear())
+    past = Sum("continued", stream=at.stream).linear * (mixer.n_heads * wide * act)
+    yield _exchange("query_exchange", at, Collective("all_gather", cp, stride), past, least=Linear())
+
+
+def handed_on(at: Place) -> Iterator[Row]:
+    """The hidden state of every token, to the next stage: tokens · D · 2 B."""
+    chips = at.plan.chips_per_stage
+    payload = at.tokens * (at.d_model * at.numerics.activation_bytes)
+    yield _exchange("stage_send", at, Collective("send", at.plan.pp, chips), payload)
