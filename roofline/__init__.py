@@ -14,7 +14,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from roofline.answers.memory import Memory, kv_bytes, max_context_tokens, memory, state_bytes
+    from roofline.answers.caches import kv_bytes, max_context_tokens, state_bytes
+    from roofline.answers.memory import Memory, memory
     from roofline.answers.phases import decode, prefill
     from roofline.answers.prediction import Comparison, Prediction, predict
     from roofline.errors import PlanError, RooflineError, SpecError, UnknownName, Unsupported
@@ -34,7 +35,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "answers.memory": ("Memory", "kv_bytes", "max_context_tokens", "memory", "state_bytes"),
+    "answers.caches": ("kv_bytes", "max_context_tokens", "state_bytes"),
+    "answers.memory": ("Memory", "memory"),
     "answers.phases": ("decode", "prefill"),
     "answers.prediction": ("Comparison", "Prediction", "predict"),
     "errors": ("PlanError", "RooflineError", "SpecError", "UnknownName", "Unsupported"),

@@ -25,18 +25,18 @@ FLOORS: tuple[tuple[str, ...], ...] = tuple(
         (
             "specs.",
             "record hardware fabric matrix recurrent mixers ffns layers images towers model precision plan shard engine "
-            "deployment workload slo huggingface gguf traces catalog",
+            "offload workload slo huggingface gguf traces catalog deployment",
         ),
         (
             "work.",
             "step sight sums routing matmul place exchange indexer attention latent compressed recurrent ffn elementwise "
             "footprint kvcache pages reserve naming count",
         ),
-        ("timing.", "efficiency collectives laws clock pipeline steplaw"),
+        ("timing.", "efficiency collectives laws clock elsewhere pipeline steplaw"),
         (
             "answers.",
-            "inputs memory phases prediction levers whatif sensitivity cost breakeven energy weights offload speculation "
-            "disaggregation serving simulate sizing",
+            "inputs records tiers caches phases memory chunks speculation prediction levers whatif sensitivity cost "
+            "breakeven energy weights offload disaggregation ladder eager serving simulate sizing",
         ),
         ("evidence.", "measurements readers calibration accuracy reference"),
         ("views.", "sweep plot walkthrough report dashboard cli"),

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from roofline.answers.cost import MTOK, Cost, as_frame, day_of
+from roofline.answers.cost import MTOK, Cost, day_of
+from roofline.answers.records import as_frame
 from roofline.errors import SpecError, shown
 from roofline.num import Num, checked, common_shape
 

@@ -9,18 +9,18 @@ inverse.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
 from roofline.answers.prediction import Prediction
+from roofline.answers.records import as_frame
 from roofline.errors import SpecError, shown
 from roofline.num import Num, checked, common_shape, whole
 from roofline.specs.hardware import Hardware
 
-__all__ = ["Cost", "as_frame", "cost", "day_of", "of_prediction", "request_of"]
+__all__ = ["Cost", "cost", "day_of", "of_prediction", "request_of"]
 
 PriceRecord = Literal["low", "high"]
 
@@ -247,11 +247,3 @@ def request_of(p: Prediction) -> dict[str, Any]:
     d = p.deployment
     asked = {"prompt_tokens": whole(p.prompt_tokens), "output_tokens": p.output_tokens, "batch": whole(p.batch)}
     return {"model": d.model.id, "hardware": d.hardware.id, "n_chips": d.n_chips} | asked
-
-
-def as_frame(given: Mapping[str, Any]) -> Any:
-    """One row a point of what broadcasts, as a pandas DataFrame."""
-    import pandas as pd
-
-    columns = np.broadcast_arrays(*(np.asarray(v, dtype=object if v is None else None) for v in given.values()))
-    return pd.DataFrame({name: c.ravel() for name, c in zip(given, columns, strict=True)})

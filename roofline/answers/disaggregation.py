@@ -14,9 +14,10 @@ import numpy as np
 from roofline.answers.inputs import request
 from roofline.answers.memory import memory
 from roofline.answers.offload.cached import sequence_bytes
-from roofline.answers.offload.tiers import Answer, exposed_seconds, plain
 from roofline.answers.phases import asked_for, prefill
 from roofline.answers.prediction import Prediction, predict
+from roofline.answers.records import Answer
+from roofline.answers.tiers import exposed_seconds, plain
 from roofline.errors import SpecError, require, shown
 from roofline.num import Num, checked, common_shape, same, whole
 from roofline.specs.deployment import Deployment

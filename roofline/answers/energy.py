@@ -6,8 +6,9 @@ import datetime
 from dataclasses import dataclass
 from typing import Any
 
-from roofline.answers.cost import MTOK, as_frame, day_of, of_prediction, request_of
+from roofline.answers.cost import MTOK, day_of, of_prediction, request_of
 from roofline.answers.prediction import Prediction
+from roofline.answers.records import as_frame
 from roofline.answers.whatif import scaled
 from roofline.errors import SpecError, require
 from roofline.num import Num, checked, common_shape

@@ -1,46 +1,59 @@
-"""Does it fit: weights and cache against capacity; the largest batch, the longest context. A first answer.
+"""Does it fit: what is held against what an engine leaves for it; the largest batch, the longest context.
 
-What an engine sets aside besides (pages, graphs, activations, its fraction of the memory) is not in it yet.
+Four kinds of bytes, never one: *logical* (the mathematics, each thing once), *resident* (what the fullest chip holds),
+*allocated* (what an engine sets aside for it), *streamed* (what a decode pass moves).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any
 
 import numpy as np
 
+from roofline.answers.caches import longest_whole
 from roofline.answers.inputs import memory_tokens_of
-from roofline.errors import require
+from roofline.answers.phases import decode
+from roofline.answers.records import as_frame
+from roofline.answers.tiers import movable_bytes
+from roofline.errors import SpecError, require, shown
 from roofline.num import Num, checked, common_shape, same, whole
 from roofline.specs.deployment import Deployment
-from roofline.specs.model import Model
-from roofline.specs.precision import Precision
 from roofline.specs.shard import share_of
 from roofline.work.footprint import resident_weight_bytes
-from roofline.work.kvcache import CachePolicy, cache_bytes, recurrent_bytes, token_bytes
+from roofline.work.kvcache import cache_bytes, recurrent_bytes, token_bytes
+from roofline.work.pages import allocated_bytes, kv_tokens, page_pool
+from roofline.work.reserve import activation_bytes, kv_budget_bytes
 from roofline.work.step import MAX_TOKENS
 
 _SIZES = (
     "weight_bytes", "kv_bytes", "state_bytes", "kv_bytes_per_token", "used_bytes", "weight_bytes_per_chip",
-    "kv_bytes_per_chip", "state_bytes_per_chip", "kv_bytes_per_token_per_chip", "used_bytes_per_chip", "capacity_bytes",
-    "fits", "short_by_bytes",
+    "kv_bytes_per_chip", "state_bytes_per_chip", "kv_bytes_per_token_per_chip", "other_bytes_per_chip",
+    "used_bytes_per_chip", "activation_bytes_per_chip", "runtime_bytes_per_chip", "kv_budget_bytes_per_chip",
+    "allocated_kv_bytes_per_chip", "allocated_bytes_per_chip", "capacity_bytes", "fits", "short_by_bytes", "kv_tokens",
 )  # fmt: skip
 
-__all__ = ["Memory", "kv_bytes", "max_context_tokens", "memory", "state_bytes"]
+__all__ = ["Memory", "StageMemory", "memory"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Memory:
     """What is held against what there is: of the whole deployment, and (`…_per_chip`) on the fullest of its chips.
 
-    `weight_bytes`, `kv_bytes` and `state_bytes` are the logical sizes, each thing once; a chip may hold copies (KV heads
-    beyond tp, latents, attention under dp) or a part. `short_by_bytes` is what the fullest chip lacks, 0 where it fits.
-    `max_batch` is the most sequences of this context on all chips together, `max_context_tokens` the longest context of this
-    batch (never beyond the model's own limit); both 0 where the weights alone do not fit. On a grid, sizes have the shape of
-    context and batch together, `max_batch` that of the context, `max_context_tokens` that of the batch; `to_frame`
-    broadcasts them.
+    logical     `weight_bytes`, `kv_bytes` (a shared prefix once), `state_bytes`: each thing once
+    resident    `…_per_chip`: copies (KV heads beyond tp, latents, attention under dp) and parts; what is offloaded is not in
+                it; `other_bytes_per_chip` stand beside the model (a draft model, adapters)
+    allocated   `allocated_kv_bytes_per_chip`, in whole pages, of `kv_budget_bytes_per_chip` that the engine leaves after
+                weights, `activation_bytes_per_chip` and `runtime_bytes_per_chip` (its context and captured graphs)
+    streamed    `streamed_bytes_per_chip`, of a decode pass at this context
+
+    `fits` where the allocated cache is within the budget of every chip, `short_by_bytes` is what the worst chip lacks.
+    `kv_tokens` are those the budget holds, as the engine logs them (of one data-parallel rank). `max_batch` is the most
+    sequences of this context on all chips together, `max_context_tokens` the longest context of this batch (never beyond the
+    model's own limit); both 0 where the weights alone do not fit. On a grid, sizes have the shape of context and batch
+    together, `max_batch` that of the context, `max_context_tokens` that of the batch; `to_frame` broadcasts them.
     """
 
     weight_bytes: float
@@ -51,11 +64,18 @@ class Memory:
     kv_bytes_per_chip: Num
     state_bytes_per_chip: Num
     kv_bytes_per_token_per_chip: float
+    other_bytes_per_chip: float
+    activation_bytes_per_chip: float
+    runtime_bytes_per_chip: float
+    kv_budget_bytes_per_chip: float
+    allocated_kv_bytes_per_chip: Num
     capacity_bytes: float
     fits: Any
     short_by_bytes: Num
+    kv_tokens: float
     max_batch: Num
     max_context_tokens: Num
+    streamed: Callable[[], Num]
 
     @property
     def used_bytes(self) -> Num:
@@ -64,211 +84,227 @@ class Memory:
 
     @property
     def used_bytes_per_chip(self) -> Num:
-        """Weights + cache + recurrent state on the fullest chip [B]."""
-        return self.weight_bytes_per_chip + self.kv_bytes_per_chip + self.state_bytes_per_chip
+        """Weights + cache + recurrent state + what stands beside them, on the fullest chip [B]."""
+        held = self.weight_bytes_per_chip + self.kv_bytes_per_chip + self.state_bytes_per_chip
+        return held + self.other_bytes_per_chip
+
+    @property
+    def allocated_bytes_per_chip(self) -> Num:
+        """Weights, what stands beside them, activations, runtime, and the cache in whole pages, on the fullest chip [B]."""
+        held = self.weight_bytes_per_chip + self.other_bytes_per_chip + self.activation_bytes_per_chip
+        return held + self.runtime_bytes_per_chip + self.allocated_kv_bytes_per_chip
+
+    @property
+    def streamed_bytes_per_chip(self) -> Num:
+        """What a decode pass of this batch after this context moves through one chip's memory [B]; 0 of an encoder."""
+        return self.streamed()
 
     def to_dict(self) -> dict[str, Any]:
-        """Flat, SI, unit in the key; `max_batch` is none where no sequence takes any memory (an encoder's)."""
-        sizes = {name: getattr(self, name) for name in _SIZES}
-        return sizes | {n: whole(getattr(self, n)) for n in ("max_batch", "max_context_tokens")}
+        """Flat, SI, unit in the key; `max_batch` and `kv_tokens` are none where nothing is kept (an encoder's)."""
+        sizes = {name: getattr(self, name) for name in _SIZES if name != "kv_tokens"}
+        return sizes | {n: whole(getattr(self, n)) for n in ("kv_tokens", "max_batch", "max_context_tokens")}
 
     def to_frame(self) -> Any:
         """One row a point, as a pandas DataFrame."""
-        import pandas as pd
-
-        given = self.to_dict()
-        columns = np.broadcast_arrays(*(np.asarray(value) for value in given.values()))
-        return pd.DataFrame({n: c.ravel() for n, c in zip(given, columns, strict=True)})
+        return as_frame(self.to_dict())
 
 
-def kv_bytes(
-    model: Model,
-    *,
-    context_tokens: Any,
-    batch: Any = 1,
-    kv: str | None = None,
-    policy: CachePolicy = "window",
-    memory_tokens: Any = None,
-) -> Num:
-    """Cache of `batch` sequences of `context_tokens` each.  [B]  Recurrent state is apart: `state_bytes`.
+def memory(
+    deployment: Deployment, *, context_tokens: Any, batch: Any = 1, memory_tokens: Any = None, shared_tokens: Any = 0,
+    other_bytes: float = 0.0,
+) -> Memory:  # fmt: skip
+    """Weights, cache and recurrent state, as the deployment's engine sets them aside, against the chips' memory.
 
     Parameters
     ----------
+    deployment : Deployment
+        Its engine gives pages, reserves and its fraction of the memory; "ideal" takes nothing and rounds nothing.
     context_tokens, batch : int or array
-        [token], [1].
-    kv : str, optional
-        Format of the cache ("f16", "fp8", "q8_0", …); the model's own dtype by default.
-    policy : "window" or "allocated"
-        What the mathematics needs, or every layer at full length.
+        Tokens of each sequence, and sequences [token, 1].
     memory_tokens : int or array, optional
         Tower outputs whose keys and values are kept for cross-attention [token].
+    shared_tokens : int or array
+        Of the context, those that begin every sequence: their whole pages are held once [token].
+    other_bytes : float
+        What else every chip holds: a draft model, adapters [B].
+
+    Notes
+    -----
+    Assumes that an engine's profiling run is as long as its batch-token budget; of stages, the smallest says `kv_tokens`.
 
     Examples
     --------
-    >>> from roofline.specs.catalog import model
-    >>> kv_bytes(model("llama-2-70b"), context_tokens=2048, kv="f16") / 2**20
-    640.0
-    """
-    require(model, Model, "kv_bytes(model)")
-    context = checked(context_tokens, name="context_tokens", low=0.0, high=MAX_TOKENS)
-    n_seq = checked(batch, name="batch", low=1.0, high=MAX_TOKENS)
-    outputs = memory_tokens_of(model, memory_tokens)
-    common_shape(context_tokens=context, batch=n_seq, memory_tokens=outputs)
-    return cache_bytes(
-        model,
-        context_tokens=context,
-        n_seq=n_seq,
-        numerics=Precision(kv=kv).of(model),
-        policy=policy,
-        memory_tokens=outputs,
-    )
-
-
-def state_bytes(model: Model, *, batch: Any = 1, policy: CachePolicy = "window") -> Num:
-    """State that recurrent layers keep for `batch` sequences, however long they are; 0 for a model without any.  [B]
-
-    Examples
-    --------
-    Qwen3-Next: 36 gated delta nets, each 32 heads of 128 × 128 in fp32, and a convolution over 8192 channels in bf16.
-
-    >>> from roofline.specs.catalog import model
-    >>> state_bytes(model("qwen3-next-80b-a3b"), policy="allocated")    # 36 · (32·128·128·4 + 8192·4·2)
-    77856768.0
-    """
-    require(model, Model, "state_bytes(model)")
-    n_seq = checked(batch, name="batch", low=1.0, high=MAX_TOKENS)
-    return recurrent_bytes(model, n_seq=n_seq, numerics=Precision().of(model), policy=policy)
-
-
-def max_context_tokens(
-    model: Model,
-    *,
-    kv_bytes: Any,
-    batch: Any = 1,
-    kv: str | None = None,
-    policy: CachePolicy = "window",
-    memory_tokens: Any = None,
-) -> Num:
-    """The longest whole context whose cache fits in so many bytes: the inverse of `kv_bytes`.  [token]
-
-    The model's own limit is not applied. Infinite where the cache stops growing (windows or recurrent layers only).
-
-    Examples
-    --------
-    Llama-3.1-8B caches 128 KiB a token: 1 GiB holds 8192.
-
-    >>> from roofline.specs.catalog import model
-    >>> max_context_tokens(model("llama-3.1-8b"), kv_bytes=2**30)
-    8192.0
-    """
-    require(model, Model, "max_context_tokens(model)")
-    room = checked(kv_bytes, name="kv_bytes", low=0.0, high=1e18)
-    n_seq = checked(batch, name="batch", low=1.0, high=MAX_TOKENS)
-    outputs = memory_tokens_of(model, memory_tokens)
-    shape = common_shape(kv_bytes=room, batch=n_seq, memory_tokens=outputs)
-    held = partial(
-        cache_bytes, model, n_seq=n_seq, numerics=Precision(kv=kv).of(model), policy=policy, memory_tokens=outputs
-    )
-    longest = _longest(lambda c: np.asarray(held(context_tokens=c)), room=room, limit=MAX_TOKENS, shape=shape)
-    endless = np.where(longest >= MAX_TOKENS, np.inf, longest)
-    return endless if shape else float(endless)
-
-
-def memory(deployment: Deployment, *, context_tokens: Any, batch: Any = 1, memory_tokens: Any = None) -> Memory:
-    """Weights, cache and recurrent state against the chip's memory.
-
-    Examples
-    --------
-    Llama-3.1-8B in bf16 on an H100: 64 contexts of 8192 are 64 GiB of cache, and 15 GiB of weights leave room for 64.
+    Llama-3.1-8B in bf16 on an H100: 64 contexts of 8192 are 64 GiB of cache, and 15 GiB of weights leave room for 64; in
+    vLLM, which leaves 8 % of the memory alone and its activations room, for 54.
 
     >>> from roofline.specs.catalog import hardware, model
     >>> d = Deployment(model=model("llama-3.1-8b"), hardware=hardware("h100-sxm-80gb"))
     >>> m = memory(d, context_tokens=8192, batch=64)
     >>> m.fits, m.max_batch
     (True, 64.0)
+    >>> v = Deployment(model=d.model, hardware=d.hardware, engine="vllm")
+    >>> memory(v, context_tokens=8192, batch=64).max_batch
+    54.0
     """
     require(deployment, Deployment, "memory(deployment)")
     context = checked(context_tokens, name="context_tokens", low=0.0, high=MAX_TOKENS)
     n_seq = checked(batch, name="batch", low=1.0, high=MAX_TOKENS)
+    shared = _shared(shared_tokens, context)
+    other = float(checked(other_bytes, name="other_bytes", low=0.0, high=1e18))
     model, numerics = deployment.model, deployment.numerics
     outputs = memory_tokens_of(model, memory_tokens) if model.generates else 0.0
-    common_shape(context_tokens=context, batch=n_seq, memory_tokens=outputs)
-    chips = [_Chip(deployment, stage, outputs) for stage in range(deployment.plan.pp)]
-    capacity = deployment.hardware.memory_bytes
-    used = [chip.weight_bytes + chip.held(context, n_seq) for chip in chips]
-    fullest = chips[int(np.argmax([float(np.max(u)) for u in used]))]
-    most = reduce(np.maximum, used)
-    state = recurrent_bytes(model, n_seq=n_seq, numerics=numerics)
-    kept = cache_bytes(model, context_tokens=context, n_seq=n_seq, numerics=numerics, memory_tokens=outputs)
+    common_shape(context_tokens=context, batch=n_seq, memory_tokens=outputs, shared_tokens=shared)
+    chips = [StageMemory(deployment, stage, outputs, other) for stage in range(deployment.plan.pp)]
+    over = [chip.allocated(context, n_seq, shared) - chip.budget_bytes for chip in chips]
+    fullest = chips[int(np.argmax([float(np.max(o)) for o in over]))]
+    most = reduce(np.maximum, over)
     state_here = fullest.state(n_seq)
-    longest = _longest(
-        lambda c: reduce(np.maximum, [chip.weight_bytes + np.asarray(chip.held(c, n_seq)) for chip in chips]),
-        room=capacity, limit=float(model.max_context_tokens), shape=np.shape(n_seq),
+    kept = _distinct(partial(cache_bytes, model, numerics=numerics, memory_tokens=outputs), context, n_seq, shared)
+    longest = longest_whole(
+        lambda c: reduce(np.maximum, [chip.allocated(c, n_seq, shared) - chip.budget_bytes for chip in chips]),
+        room=0.0, limit=float(model.max_context_tokens), shape=np.broadcast_shapes(np.shape(n_seq), np.shape(shared)),
     )  # fmt: skip
-    scalar = not isinstance(most, np.ndarray)
+    reading = {"context_tokens": context, "batch": n_seq, "memory_tokens": outputs if model.remembers else None}
     return Memory(
         weight_bytes=resident_weight_bytes(model, numerics=numerics),
         kv_bytes=kept,
-        state_bytes=state,
+        state_bytes=recurrent_bytes(model, n_seq=n_seq, numerics=numerics),
         kv_bytes_per_token=token_bytes(model, numerics=numerics),
         weight_bytes_per_chip=fullest.weight_bytes,
-        kv_bytes_per_chip=fullest.held(context, n_seq) - state_here,
+        kv_bytes_per_chip=fullest.held(context, n_seq, shared),
         state_bytes_per_chip=state_here,
         kv_bytes_per_token_per_chip=token_bytes(fullest.share.model, numerics=numerics) / deployment.plan.cp,
-        capacity_bytes=capacity,
-        fits=bool(most <= capacity) if scalar else np.less_equal(most, capacity),
-        short_by_bytes=same(np.maximum(most - capacity, 0.0), most),
-        max_batch=_plain(reduce(np.minimum, [chip.max_batch(context) for chip in chips]), context),
-        max_context_tokens=_plain(longest, n_seq),
+        other_bytes_per_chip=other,
+        activation_bytes_per_chip=fullest.activation_bytes,
+        runtime_bytes_per_chip=fullest.runtime_bytes,
+        kv_budget_bytes_per_chip=fullest.budget_bytes,
+        allocated_kv_bytes_per_chip=fullest.allocated(context, n_seq, shared),
+        capacity_bytes=deployment.hardware.memory_bytes,
+        fits=bool(most <= 0.0) if not isinstance(most, np.ndarray) else np.less_equal(most, 0.0),
+        short_by_bytes=same(np.maximum(most, 0.0), most),
+        kv_tokens=min(chip.kv_tokens for chip in chips),
+        max_batch=_plain(reduce(np.minimum, [chip.max_batch(context, shared) for chip in chips]), context + shared),
+        max_context_tokens=_plain(longest, n_seq + shared),
+        streamed=partial(_streamed, deployment, reading),
     )
 
 
-class _Chip:
-    """The busiest chip of a stage: what it holds for so many sequences of the deployment."""
+def _streamed(deployment: Deployment, reading: dict[str, Any]) -> Num:
+    return decode(deployment, **reading).hbm_bytes if deployment.model.generates else 0.0
 
-    def __init__(self, deployment: Deployment, stage: int, outputs: Num) -> None:
-        self.deployment = deployment
-        self.share = share_of(deployment.model, deployment.plan, stage)
-        self.outputs = outputs
-        self.weight_bytes = resident_weight_bytes(self.share, numerics=deployment.numerics)
 
-    def held(self, context: Num, n_seq: Num) -> Num:
-        """Cache and state: of ⌈B/dp⌉ sequences, and ⌈context/cp⌉ tokens of each [B]."""
-        plan, numerics = self.deployment.plan, self.deployment.numerics
-        here = same(np.ceil(context / plan.cp), context)
-        n_here = same(np.ceil(n_seq / plan.dp), n_seq)
-        kept = cache_bytes(
-            self.share.model, context_tokens=here, n_seq=n_here, numerics=numerics, memory_tokens=self.outputs
-        )
-        return kept + recurrent_bytes(self.share.model, n_seq=n_here, numerics=numerics)
+def _shared(given: Any, context: Num) -> Num:
+    shared = checked(given, name="shared_tokens", low=0.0, high=MAX_TOKENS)
+    if np.any(np.greater(shared, context)):
+        raise SpecError(f"shared_tokens: expected at most the context, which they are part of, got {shown(given)}")
+    return shared
+
+
+def _distinct(size: Callable[..., Num], context: Num, n_seq: Num, shared: Num) -> Num:
+    """Of B sequences that begin alike, the beginning once: one whole, and B − 1 without what they share."""
+    if isinstance(shared, float) and shared == 0.0:
+        return size(context_tokens=context, n_seq=n_seq)
+    return size(context_tokens=context, n_seq=1.0) + size(context_tokens=context - shared, n_seq=n_seq - 1.0)
+
+
+class StageMemory:
+    """The fullest chip of a stage: what it holds, and what its engine leaves for the cache.
+
+    Attributes
+    ----------
+    share : Share
+    weight_bytes, activation_bytes, runtime_bytes, budget_bytes : float
+        Weights in its own memory; live activations of the largest pass; context and graphs; what is left [B].
+    """
+
+    def __init__(self, deployment: Deployment, stage: int, outputs: Num, other: float = 0.0) -> None:
+        d, engine, numerics = deployment, deployment.engine, deployment.numerics
+        self.deployment, self.engine, self.outputs = d, engine, outputs
+        self.share = share_of(d.model, d.plan, stage)
+        away = 0.0 if d.offload is None or d.offload.what == "kv" else d.offload.fraction
+        moved = away * movable_bytes(d, d.offload.what, stage=stage) if d.offload is not None and away else 0.0
+        self.weight_bytes = resident_weight_bytes(self.share, numerics=numerics) - moved
+        visible, chip = engine.visible_bytes(d.hardware.memory_bytes), d.hardware
+        tier = engine.tier(visible, chip=chip.id) if engine.scheduler else None
+        live = engine.activations
+        self.activation_bytes = 0.0 if tier is None or live is None else float(
+            activation_bytes(
+                d.model, batch_tokens=float(tier.batch_tokens), numerics=numerics, tp=d.plan.tp,
+                n_logits=float(tier.max_seqs), logit_bytes=live.logit_bytes, element_bytes=live.element_bytes,
+                expert_tokens=float(live.expert_tokens or np.inf),
+            )
+        )  # fmt: skip
+        self.runtime_bytes = engine.context_bytes(n_chips=d.n_chips) + engine.memory.graph_bytes
+        fraction = engine.fraction(visible, chip=chip.id, n_chips=d.n_chips, on_a_mac=chip.vendor == "Apple")
+        self.budget_bytes = float(
+            kv_budget_bytes(
+                engine, total_bytes=visible, weight_bytes=self.weight_bytes + other, fraction=fraction,
+                activation_bytes=self.activation_bytes, n_chips=d.n_chips,
+            )
+        )  # fmt: skip
+        self.in_flight = 0.0 if tier is None else float(tier.batch_tokens)
+
+    def _here(self, context: Num, n_seq: Num) -> tuple[Num, Num]:
+        """⌈context/cp⌉ tokens of each of ⌈B/dp⌉ sequences."""
+        plan = self.deployment.plan
+        return same(np.ceil(context / plan.cp), context), same(np.ceil(n_seq / plan.dp), n_seq)
+
+    @property
+    def _stays(self) -> float:
+        """The share of the cache in this chip's own memory."""
+        offload = self.deployment.offload
+        return 1.0 - offload.fraction if offload is not None and offload.what == "kv" else 1.0
+
+    def held(self, context: Num, n_seq: Num, shared: Num = 0.0) -> Num:
+        """The cache of its sequences, recurrent state apart [B]."""
+        here, n_here = self._here(context, n_seq)
+        size = partial(cache_bytes, self.share.model, numerics=self.deployment.numerics, memory_tokens=self.outputs)
+        return self._stays * _distinct(size, here, n_here, shared / self.deployment.plan.cp)
 
     def state(self, n_seq: Num) -> Num:
-        """The recurrent state among it [B]."""
-        n_here = same(np.ceil(n_seq / self.deployment.plan.dp), n_seq)
+        """Their recurrent state [B]."""
+        _, n_here = self._here(0.0, n_seq)
         return recurrent_bytes(self.share.model, n_seq=n_here, numerics=self.deployment.numerics)
 
-    def max_batch(self, context: Num) -> Num:
+    def allocated(self, context: Num, n_seq: Num, shared: Num = 0.0) -> Num:
+        """Cache and state in the engine's pages, those of a shared beginning once [B]."""
+        here, n_here = self._here(context, n_seq)
+        numerics, paging, model = self.deployment.numerics, self.engine.pages, self.share.model
+        pages = partial(allocated_bytes, model, numerics=numerics, paging=paging, batch_tokens=self.in_flight)
+        crossed = cache_bytes(model, context_tokens=0.0, n_seq=n_here, numerics=numerics, memory_tokens=self.outputs)
+        return self._stays * (_distinct(pages, here, n_here, self._alike(shared)) + crossed)
+
+    def _alike(self, shared: Num) -> Num:
+        """Tokens on whole pages of a shared beginning, of one chip's part [token]."""
+        page = self.engine.pages.tokens
+        return same(np.floor(shared / self.deployment.plan.cp / page) * page, shared)
+
+    @property
+    def kv_tokens(self) -> float:
+        """Tokens that the budget holds, as the engine logs them [token]."""
+        pool = page_pool(self.share.model, numerics=self.deployment.numerics, paging=self.engine.pages)
+        return float(kv_tokens(pool, budget_bytes=self.budget_bytes / max(self._stays, 1e-12)))
+
+    def max_batch(self, context: Num, shared: Num = 0.0) -> Num:
         """Sequences of the deployment for which this chip has room: dp times what it holds itself [1]."""
-        room = self.deployment.hardware.memory_bytes - self.weight_bytes  # below 0 not even nothing fits
-        one = self.held(np.maximum(context, 1.0), 1.0)
-        return self.deployment.plan.dp * np.maximum(np.floor(_ratio(room, one)), 0.0)
+        plan, paging = self.deployment.plan, self.engine.pages
+        tokens = np.maximum(context, 1.0)
+        if paging.contiguous or (paging.in_flight and paging.windows == "window" and self.share.model.windows):
+            most: Num = longest_whole(
+                lambda n: np.asarray(self.allocated(tokens, n * plan.dp, shared)), room=self.budget_bytes,
+                limit=2.0**30, shape=np.broadcast_shapes(np.shape(context), np.shape(shared)),
+            )  # fmt: skip
+            return plan.dp * most
+        first, more = self.allocated(tokens, 1.0), self.allocated(tokens - self._alike(shared) * plan.cp, 1.0)
+        holds = np.floor(_ratio(self.budget_bytes - (first - more), more))
+        return plan.dp * same(np.maximum(holds, 0.0), context, shared)
 
 
-def _ratio(room: float, one: Num) -> Num:
-    """room / one, infinite where a sequence keeps nothing (an encoder's) and the weights fit."""
-    sizes = np.asarray(one, dtype=np.float64)
-    free = np.full(sizes.shape, np.inf if room >= 0.0 else 0.0)
-    return same(np.divide(room, sizes, out=free, where=sizes > 0.0), one)
-
-
-def _longest(cache: Any, *, room: Num, limit: float, shape: tuple[int, ...]) -> Any:
-    """The largest whole context whose cache fits in `room`, by bisection (the cache never shrinks with context)."""
-    low, high = np.zeros(shape), np.full(shape, limit)
-    for _ in range(int(np.ceil(np.log2(limit + 1.0))) + 1):
-        middle = np.ceil((low + high) / 2.0)
-        fits = cache(middle) <= room
-        low, high = np.where(fits, middle, low), np.where(fits, high, np.maximum(middle - 1.0, low))
-    return low
+def _ratio(room: Num, one: Num) -> Num:
+    """room / one, infinite where a sequence keeps nothing (an encoder's) and the rest fits."""
+    rooms, sizes = np.broadcast_arrays(np.asarray(room, dtype=np.float64), np.asarray(one, dtype=np.float64))
+    free = np.where(rooms >= 0.0, np.inf, -1.0)
+    return same(np.divide(rooms, sizes, out=free, where=sizes > 0.0), room, one)
 
 
 def _plain(value: Any, given: Num) -> Num:

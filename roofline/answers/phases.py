@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from roofline.answers.inputs import IMAGE_SIZE, memory_tokens_of, request
-from roofline.errors import SpecError, require
+from roofline.answers.tiers import elsewhere_of
+from roofline.errors import SpecError, require, shown
+from roofline.ledger import add_up
 from roofline.num import Num, checked, common_shape, same
 from roofline.specs.deployment import Deployment
 from roofline.specs.model import Model
 from roofline.timing.clock import Timing
 from roofline.timing.efficiency import IDEAL
+from roofline.timing.elsewhere import Offloaded
 from roofline.timing.pipeline import Staged, StagePasses
 from roofline.work.attention import AttentionKernel
 from roofline.work.count import How, rows_of
 from roofline.work.latent import LatentForm
-from roofline.work.step import MAX_TOKENS, Seqs
+from roofline.work.step import MAX_TOKENS, Seqs, Step, as_step
 from roofline.work.sums import PassSums
 
-__all__ = ["asked_for", "decode", "prefill"]
+__all__ = ["asked_for", "decode", "on_stage", "prefill", "timed"]
 
 PART_POINTS = 32_768
 GRID_POINTS = 100_000
@@ -37,7 +41,7 @@ def prefill(
     images: Any = 0,
     image_size: tuple[int, int] = IMAGE_SIZE,
     attention: AttentionKernel = "flash",
-    latent: LatentForm = "auto",
+    latent: LatentForm | None = None,
     routing_exponent: float = 1.0,
 ) -> Timing:
     """The pass that reads the whole prompt of every sequence and gives its first token; an encoder's only pass.
@@ -57,7 +61,8 @@ def prefill(
     images, image_size : int or array, (height, width)
         Images of each prompt, and their size [1, pixel].
     attention, latent, routing_exponent
-        The attention kernel, the form of latent attention, and how routing spreads: as in `count`.
+        The attention kernel, the form of latent attention, and how routing spreads: as in `count`. Without a form, the
+        engine's own, where it is known.
 
     Returns
     -------
@@ -80,7 +85,8 @@ def prefill(
         given["images"] = asks.n_images
     common_shape(**given)
     seqs = Seqs.of_checked(n_seq=given["batch"], n_new=asks.n_new, n_past=given["n_past"], **asks.towers)
-    return _time(deployment, seqs, How(attention, latent, routing_exponent), given, repeats=False)
+    how = How(attention, latent or deployment.engine.kernels.latent or "auto", routing_exponent)
+    return timed(deployment, seqs, how=how, asked=given, repeats=False)
 
 
 def _no_past_of_a_source(model: Model, n_past: Num) -> None:
@@ -96,8 +102,9 @@ def decode(
     context_tokens: Any,
     batch: Any = 1,
     memory_tokens: Any = None,
+    shared_tokens: Any = 0,
     attention: AttentionKernel = "flash",
-    latent: LatentForm = "auto",
+    latent: LatentForm | None = None,
     routing_exponent: float = 1.0,
 ) -> Timing:
     """The pass that gives every sequence its next token, after `context_tokens` of each are in the cache.
@@ -110,6 +117,9 @@ def decode(
         Sequences in the pass, B [1].
     memory_tokens : int or array, optional
         Tower outputs that every token cross-attends to, M [token]: of an encoder-decoder model the source, or image patches.
+    shared_tokens : int or array
+        Of the context, those that begin every sequence and are cached once [token]: what must be read of them, once, and so
+        the floor; a kernel reads them for each.
     attention, latent, routing_exponent
         As in `prefill`.
 
@@ -133,32 +143,68 @@ def decode(
     memory = memory_tokens_of(deployment.model, memory_tokens)
     if np.any(np.greater(memory, 0.0)):
         given["memory_tokens"] = memory
-    common_shape(**given)
-    seqs = Seqs.of_checked(n_seq=given["batch"], n_new=1.0, n_past=given["context_tokens"], n_memory=memory)
-    return _time(deployment, seqs, How(attention, latent, routing_exponent), given, repeats=True)
+    shared = checked(shared_tokens, name="shared_tokens", low=0.0, high=MAX_TOKENS)
+    if np.any(np.greater(shared, given["context_tokens"])):
+        raise SpecError(
+            f"shared_tokens: expected at most the context, which they are part of, got {shown(shared_tokens)}"
+        )
+    common_shape(**given, shared_tokens=shared)
+    seqs = Seqs.of_checked(
+        n_seq=given["batch"], n_new=1.0, n_past=given["context_tokens"], n_memory=memory, n_shared=shared
+    )
+    how = How(attention, latent or deployment.engine.kernels.latent or "auto", routing_exponent)
+    return timed(deployment, seqs, how=how, asked=given, repeats=True)
 
 
-def _time(deployment: Deployment, seqs: Seqs, how: How, asked: dict[str, Num], *, repeats: bool) -> Timing:
-    """A pass on the clock: of one stage, or of all stages one after another; `repeats`: one in a row of many."""
-    plan = deployment.plan
+def timed(
+    deployment: Deployment, step: Seqs | Step, *, how: How | None = None, asked: Mapping[str, Num] | None = None,
+    repeats: bool,
+) -> Timing:  # fmt: skip
+    """Any pass of a deployment on the clock: on the busiest chip of its one stage, or through all stages.
+
+    Parameters
+    ----------
+    step : Seqs or tuple of Seqs
+        The pass; of several kinds of sequences together, every stage takes it whole, as one microbatch.
+    asked : mapping, optional
+        What the caller was asked, under its own names: the columns of `Timing.to_frame`, and the shape of the answer.
+    repeats : bool
+        Whether it is one pass in a row of many (decode), which follow one another through a pipeline.
+    """
+    require(deployment, Deployment, "timed(deployment)")
+    plan, parts = deployment.plan, as_step(step)
+    kernels, given = how or How(), dict(asked or {})
     if plan.pp == 1:
-        return _on_stage(deployment, 0, seqs, how, asked)
-    n_micro = same(np.minimum(float(plan.microbatches or plan.pp), seqs.n_seq), seqs.n_seq)
-    cut = seqs.of_rank(n_micro), seqs, seqs.of_rank(seqs.n_seq)
-    stages = tuple(StagePasses(*(_on_stage(deployment, i, part, how, asked) for part in cut)) for i in range(plan.pp))
-    return Staged(stages, n_micro=n_micro, repeats=repeats, coordinates=asked)
+        return on_stage(deployment, 0, parts, kernels, given)
+    alike = parts[0] if len(parts) == 1 else None
+    n_micro: Num = 1.0
+    if alike is not None:
+        n_micro = same(np.minimum(float(plan.microbatches or plan.pp), alike.n_seq), alike.n_seq)
+    micro = tuple(part.of_rank(n_micro) for part in parts)
+    single = tuple(part.of_rank(part.n_seq) for part in parts)
+    stages = tuple(
+        StagePasses(*(on_stage(deployment, i, cut, kernels, given) for cut in (micro, parts, single)))
+        for i in range(plan.pp)
+    )
+    return Staged(stages, n_micro=n_micro, repeats=repeats, coordinates=given)
 
 
-def _on_stage(deployment: Deployment, stage: int, seqs: Seqs, how: How, asked: dict[str, Num]) -> Timing:
+def on_stage(deployment: Deployment, stage: int, step: Step, how: How, asked: Mapping[str, Num]) -> Timing:
     """A pass on the busiest chip of a stage: whole where the grid is small, else in pieces that fit a core's cache."""
-    d, n_points = deployment, math.prod(seqs.shape)
+    d, shape = deployment, np.broadcast_shapes(*(part.shape for part in step))
     rows, _ = rows_of(d.model, d.precision, how, d.plan, stage)
     timing = partial(Timing, rows, chip=d.hardware, efficiency=IDEAL, overlap=d.plan.overlap, coordinates=asked)
+    n_points = math.prod(shape)
     if n_points <= GRID_POINTS:
-        return timing([(slice(None), partial(PassSums, (seqs,), n_ranks=d.plan.dp))], shape=None)
-    flat = seqs.flat()
-    wheres = [slice(start, min(start + PART_POINTS, n_points)) for start in range(0, n_points, PART_POINTS)]
-    return timing([(where, partial(_sums, flat, where, d.plan.dp)) for where in wheres], shape=seqs.shape)
+        whole = timing([(slice(None), partial(PassSums, step, n_ranks=d.plan.dp))], shape=None)
+    else:
+        flat = tuple(part.flat(shape) for part in step)
+        wheres = [slice(start, min(start + PART_POINTS, n_points)) for start in range(0, n_points, PART_POINTS)]
+        whole = timing([(where, partial(_sums, flat, where, d.plan.dp)) for where in wheres], shape=shape)
+    elsewhere = elsewhere_of(d)
+    if elsewhere is None or not any(map(elsewhere.moves, rows)):
+        return whole
+    return Offloaded(whole, elsewhere, n_tokens=add_up(part.n_tokens for part in step))
 
 
 def asked_for(**fields: Any) -> dict[str, Num]:
@@ -169,6 +215,6 @@ def asked_for(**fields: Any) -> dict[str, Num]:
     return nums
 
 
-def _sums(flat: Seqs, where: slice, n_ranks: int) -> PassSums:
+def _sums(flat: Step, where: slice, n_ranks: int) -> PassSums:
     """The sums of one piece of a flat grid, small enough for a core's cache."""
-    return PassSums((flat.part(where),), n_ranks=n_ranks)
+    return PassSums(tuple(part.part(where) for part in flat), n_ranks=n_ranks)

@@ -98,7 +98,7 @@ class Prediction:
             "model": d.model.id,
             "hardware": d.hardware.id,
             "n_chips": d.n_chips,
-            "engine": d.engine,
+            "engine": d.engine.id,
             "evidence": "ideal machine; no measurements behind it",
             "notes": list(d.said()),
             "weights": d.numerics.weights_name,

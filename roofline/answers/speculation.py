@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from roofline.answers.inputs import memory_tokens_of
 from roofline.answers.memory import memory
-from roofline.answers.phases import _time, asked_for, decode
+from roofline.answers.phases import asked_for, decode, timed
 from roofline.errors import SpecError, Unsupported, require, shown
 from roofline.num import Num, checked, common_shape, same, whole
 from roofline.specs.deployment import Deployment
@@ -23,7 +23,6 @@ from roofline.specs.layers import Group
 from roofline.specs.model import Model, Mtp
 from roofline.specs.towers import Product
 from roofline.timing.clock import Timing
-from roofline.work.count import How
 from roofline.work.matmul import weight_bytes
 from roofline.work.step import Seqs
 
@@ -127,7 +126,7 @@ class Speculation:
             "model": d.model.id,
             "hardware": d.hardware.id,
             "n_chips": d.n_chips,
-            "engine": d.engine,
+            "engine": d.engine.id,
             "evidence": "ideal machine; no measurements behind it",
             "notes": list(dict.fromkeys((*d.said(), *(() if draft is None else draft.said())))),
             "drafter": self.drafter.kind,
@@ -348,7 +347,7 @@ def _pass(d: Deployment, *, n_new: Num, n_past: Num, n_logits: Num = 1.0, given:
     """Any pass of a round, on the clock."""
     remembered = memory_tokens_of(d.model, None)
     seqs = Seqs(n_seq=given["batch"], n_new=n_new, n_past=n_past, n_logits=n_logits, n_memory=remembered)
-    return _time(d, seqs, How(), given, repeats=True)
+    return timed(d, seqs, asked=given, repeats=True)
 
 
 def _draft_of(drafter: Drafter, target: Deployment) -> Deployment | None:

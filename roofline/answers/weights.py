@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from roofline.answers.cost import as_frame
 from roofline.answers.memory import memory
+from roofline.answers.records import as_frame
 from roofline.errors import SpecError, did_you_mean, require, shorten, shown
 from roofline.ledger import Linear, Row, summed
 from roofline.num import Num, checked, common_shape, same, whole

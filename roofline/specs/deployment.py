@@ -4,23 +4,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from roofline.errors import UnknownName, did_you_mean, require, shorten
+from roofline.errors import SpecError, require, shown
+from roofline.specs import catalog
+from roofline.specs.engine import IDEAL_ENGINE, Engine
 from roofline.specs.fabric import levels
 from roofline.specs.hardware import Hardware
 from roofline.specs.model import Model
+from roofline.specs.offload import Offload
 from roofline.specs.plan import Plan
 from roofline.specs.precision import Numerics, Precision, require_units, substitutions
 from roofline.specs.shard import require_plan
 
-__all__ = ["ENGINES", "Deployment"]
-
-ENGINES = ("ideal",)
-"""Engines whose shortfall from the ideal is known. `ideal` is the machine itself: full efficiency, no overhead."""
+__all__ = ["Deployment"]
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class Deployment:
-    """A model, a chip, a plan, a precision, an engine.
+    """A model, a chip, a plan, a precision, an engine; what of it lives in another memory, if anything.
+
+    The engine (a name, or a record with its settings changed) says how memory is set aside and prompts are cut. "ideal" is
+    the machine itself: all of the memory, prompts in one pass. Times are those of the ideal machine, whatever the engine.
 
     >>> from roofline.specs.catalog import hardware, model
     >>> d = Deployment(model=model("llama-3.1-8b"), hardware=hardware("h100"), weights="fp8", kv="bf16")
@@ -32,7 +35,8 @@ class Deployment:
     hardware: Hardware
     plan: Plan
     precision: Precision
-    engine: str
+    engine: Engine
+    offload: Offload | None
 
     def __init__(
         self,
@@ -45,18 +49,14 @@ class Deployment:
         kv: str | None = None,
         activations: str | None = None,
         head: str | None = None,
-        engine: str = "ideal",
+        engine: str | Engine = "ideal",
+        offload: str | Offload | None = None,
     ) -> None:
         """`weights`, `kv`, `activations` and `head` are shorthand for the fields of a `Precision`, and override it."""
         require(model, Model, "Deployment(model=…)")
         require(hardware, Hardware, "Deployment(hardware=…)")
         require(Plan() if plan is None else plan, Plan, "Deployment(plan=…)")
         require(Precision() if precision is None else precision, Precision, "Deployment(precision=…)")
-        if engine not in ENGINES:
-            near = did_you_mean(str(engine), ENGINES)
-            raise UnknownName(
-                f'engine: no engine named "{shorten(str(engine))}"{near}; known so far: {", ".join(ENGINES)}'
-            )
         short = {"weights": weights, "kv": kv, "activations": activations, "head": head}
         given = {name: value for name, value in short.items() if value is not None}
         base = precision.model_dump() if precision is not None else {}
@@ -69,7 +69,8 @@ class Deployment:
         object.__setattr__(self, "hardware", hardware)
         object.__setattr__(self, "plan", chosen)
         object.__setattr__(self, "precision", merged)
-        object.__setattr__(self, "engine", engine)
+        object.__setattr__(self, "engine", _engine(engine))
+        object.__setattr__(self, "offload", _offload(offload, model))
 
     @property
     def n_chips(self) -> int:
@@ -84,8 +85,31 @@ class Deployment:
     def __repr__(self) -> str:
         n = self.numerics
         formats = f"{n.weights_name} weights, {n.kv.name} KV"
-        return f"Deployment({self.model.id} on {self.n_chips} × {self.hardware.id}, {formats}, engine {self.engine})"
+        return f"Deployment({self.model.id} on {self.n_chips} × {self.hardware.id}, {formats}, engine {self.engine.id})"
 
     def said(self) -> tuple[str, ...]:
         """What this chip does differently from what the formats ask for, in sentences."""
         return substitutions(self.precision, self.model, self.hardware)
+
+
+def _engine(given: object) -> Engine:
+    if given == "ideal":
+        return IDEAL_ENGINE
+    if isinstance(given, Engine):
+        return given
+    if not isinstance(given, str):
+        raise SpecError(f"Deployment(engine=…): expected an engine or the name of one, got {shown(given)}")
+    return catalog.engine(given)
+
+
+def _offload(given: object, model: Model) -> Offload | None:
+    found = Offload.parse(given) if isinstance(given, str) else given
+    if found is None:
+        return None
+    if not isinstance(found, Offload):
+        raise SpecError(f'Deployment(offload=…): expected an Offload or a text such as "host:0.5", got {shown(given)}')
+    if found.what == "experts" and model.n_active_params == model.n_params:
+        raise SpecError(f"offload: {model.id} has no experts; use what weights")
+    if found.what == "kv" and not model.generates:
+        raise SpecError(f"offload: {model.id} is an encoder and keeps no cache; use what weights")
+    return found

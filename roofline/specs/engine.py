@@ -15,19 +15,23 @@ engine as one version ships it, every value with a source, and those that are es
       memory.fraction: vllm/config/cache.py, gpu_memory_utilization
 """
 
+import math
 from collections.abc import Iterable, Iterator
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from roofline.errors import SpecError, did_you_mean
+from roofline.errors import SpecError, did_you_mean, shown
+from roofline.num import checked
 from roofline.specs.hardware import Id
 from roofline.specs.record import Bytes, Names, Record
 
-__all__ = ["Activations", "Engine", "EngineMemory", "Headroom", "Kernels", "Paging", "Share", "Tier"]
+__all__ = ["IDEAL_ENGINE", "Activations", "Engine", "EngineMemory", "Headroom", "Kernels", "Paging", "Share", "Tier"]
 
 Fraction = Annotated[float, Field(gt=0.0, le=1.0)]
 Tokens = Annotated[int, Field(ge=1, le=2**40)]
+ENDLESS = 2**40
+"""More tokens, or sequences, than any pass has: a scheduler that limits nothing."""
 
 
 class Share(Record):
@@ -70,7 +74,8 @@ class EngineMemory(Record):
     | wired  | of a unified memory: what the system lets the GPU wire; weights, activations, cache share it (MLX) |
     | none   | nothing is taken beyond what is asked for: all of it may be (llama.cpp)                           |
 
-    The fraction itself is a number, or by size of memory (`shares`), or what a `headroom` leaves. `context`: what the
+    The fraction itself is a number, or by size of memory (`shares`), or what a `headroom` leaves; `wired_shares`: on a Mac,
+    where the system limits what a GPU may wire, in place of an engine's own. `context`: what the
     runtime takes on a chip by itself (CUDA context, libraries), `sharded_context` with collectives besides; `graphs`:
     captured graphs; `driver`: what the driver keeps of the memory it prints.
     """
@@ -79,6 +84,7 @@ class EngineMemory(Record):
     fraction: Fraction | None = None
     shares: Annotated[tuple[Share, ...], Field(strict=False)] = ()
     headroom: Headroom | None = None
+    wired_shares: Annotated[tuple[Share, ...], Field(strict=False)] = ()
     context_bytes: Bytes = Field(default=0.0, alias="context")
     sharded_context_bytes: Bytes | None = Field(default=None, alias="sharded_context")
     graph_bytes: Bytes = Field(default=0.0, alias="graphs")
@@ -89,9 +95,10 @@ class EngineMemory(Record):
         given = [self.fraction is not None, bool(self.shares), self.headroom is not None]
         if sum(given) != 1:
             raise SpecError("memory: expected one of fraction, shares and headroom; keep the one this engine goes by")
-        sizes = [share.up_to_bytes for share in self.shares]
-        if sizes != sorted(set(sizes)):
-            raise SpecError("memory.shares: expected sizes that rise; put them in order")
+        for name in ("shares", "wired_shares"):
+            sizes = [share.up_to_bytes for share in getattr(self, name)]
+            if sizes != sorted(set(sizes)):
+                raise SpecError(f"memory.{name}: expected sizes that rise; put them in order")
         return self
 
 
@@ -186,7 +193,7 @@ class Engine(Record):
             return self.scheduler[0]
         return next(t for t in self.scheduler if t.below_bytes is None or memory_bytes < t.below_bytes)
 
-    def fraction(self, memory_bytes: float, *, chip: str = "", n_chips: int = 1) -> float:
+    def fraction(self, memory_bytes: float, *, chip: str = "", n_chips: int = 1, on_a_mac: bool = False) -> float:
         """The default fraction on a chip of so much memory, `n_chips` of which hold a replica [1].
 
         >>> from roofline.specs.catalog import engine
@@ -196,11 +203,61 @@ class Engine(Record):
         memory = self.memory
         if memory.headroom is not None:
             left = memory.headroom.bytes_of(memory_bytes, tier=self.tier(memory_bytes, chip=chip), n_chips=n_chips)
-            return round((memory_bytes - left) / memory_bytes, 3)
-        if memory.shares:
-            fitting = (s.fraction for s in memory.shares if memory_bytes <= s.up_to_bytes)
-            return next(fitting, memory.shares[-1].fraction)
+            return max(round((memory_bytes - left) / memory_bytes, 3), 0.0)
+        shares = (memory.wired_shares if on_a_mac else ()) or memory.shares
+        if shares:
+            fitting = (s.fraction for s in shares if memory_bytes <= s.up_to_bytes)
+            return next(fitting, shares[-1].fraction)
         return memory.fraction or 1.0
+
+    def varied(
+        self,
+        *,
+        memory_fraction: float | None = None,
+        page_tokens: int | None = None,
+        batch_tokens: int | None = None,
+        max_seqs: int | None = None,
+    ) -> "Engine":
+        """The engine with some of its settings changed, as its own flags do; what is none stays as it is.
+
+        | here            | vLLM                     | SGLang                 | TensorRT-LLM              | llama.cpp   |
+        |-----------------|--------------------------|------------------------|---------------------------|-------------|
+        | memory_fraction | --gpu-memory-utilization | --mem-fraction-static  | free_gpu_memory_fraction  | –           |
+        | page_tokens     | --block-size             | --page-size            | tokens_per_block          | –           |
+        | batch_tokens    | --max-num-batched-tokens | --chunked-prefill-size | max_num_tokens            | --ubatch-size |
+        | max_seqs        | --max-num-seqs           | --max-running-requests | max_batch_size            | --parallel  |
+
+        Asking for `batch_tokens` has prompts cut into passes of so many, whatever the engine's default.
+
+        >>> from roofline.specs.catalog import engine
+        >>> engine("vllm").varied(memory_fraction=0.85, batch_tokens=4096).tier(80e9).batch_tokens
+        4096
+        """
+        changes: dict[str, Any] = {}
+        if memory_fraction is not None:
+            share = float(checked(memory_fraction, name="memory_fraction", low=0.0, high=1.0, above=True))
+            other: dict[str, Any] = {"shares": (), "headroom": None, "wired_shares": ()}
+            changes["memory"] = self.memory.model_copy(update=other | {"fraction": share})
+        if page_tokens is not None:
+            changes["pages"] = self.pages.model_copy(update={"tokens": _count(page_tokens, "page_tokens")})
+        asked = {"batch_tokens": batch_tokens, "max_seqs": max_seqs}
+        wanted = {name: _count(value, name) for name, value in asked.items() if value is not None}
+        if wanted:
+            usual = self.scheduler or (Tier(batch_tokens=ENDLESS, max_seqs=ENDLESS),)
+            changes["scheduler"] = tuple(tier.model_copy(update=wanted) for tier in usual)
+        if batch_tokens is not None:
+            changes["kernels"] = self.kernels.model_copy(update={"chunked": True})
+        return self.model_copy(update=changes)
+
+    def budget_tokens(self, memory_bytes: float, *, chip: str = "") -> float:
+        """Tokens that a pass reads at most: what prompts are cut into; no limit where they are not cut [token].
+
+        >>> from roofline.specs.catalog import engine
+        >>> engine("vllm").budget_tokens(80e9), engine("trtllm").budget_tokens(80e9)
+        (8192.0, inf)
+        """
+        cuts = self.scheduler and self.kernels.chunked
+        return float(self.tier(memory_bytes, chip=chip).batch_tokens) if cuts else math.inf
 
     def context_bytes(self, *, n_chips: int = 1) -> float:
         """What the runtime takes on a chip, one of so many that work together [B]."""
@@ -243,5 +300,25 @@ class Engine(Record):
         return self
 
 
+def _count(value: Any, name: str) -> int:
+    number = checked(value, name=name, low=1.0, high=float(ENDLESS))
+    if not isinstance(number, float) or number != int(number):
+        raise SpecError(f"{name}: expected one whole number, got {shown(value)}")
+    return int(number)
+
+
 def _covered(path: str, keys: Iterable[str]) -> bool:
     return any(path == key or path.startswith(f"{key}.") for key in keys)
+
+
+IDEAL_ENGINE = Engine.model_construct(
+    id="ideal",
+    name="the machine itself",
+    version="1",
+    memory=EngineMemory.model_construct(fraction_of="none", fraction=1.0),
+    pages=Paging.model_construct(tokens=1, windows="window"),
+    kernels=Kernels.model_construct(),
+    sources={"memory": "by definition, all of it", "pages": "by definition, a token is held where it is read"},
+    notes="No engine; nothing is set aside and nothing is rounded up.",
+)
+"""No engine: full efficiency, all of the memory, a page a token, a prompt in one pass. `engines/ideal.yaml` is the same."""

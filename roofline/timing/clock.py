@@ -269,7 +269,7 @@ class Timing:
         """A quantity over the whole grid, part by part; a value for every point, also where it is the same for all."""
         if self.shape is None:
             value = quantity(self.parts[0][1]())
-            shape = np.broadcast_shapes(*(np.shape(asked) for asked in self.coordinates.values()))
+            shape = np.broadcast_shapes(np.shape(value), *(np.shape(asked) for asked in self.coordinates.values()))
             return value if np.shape(value) == shape else np.broadcast_to(value, shape).copy()
         out = np.empty(int(np.prod(self.shape)))
         for where, sums in self.parts:

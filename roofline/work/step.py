@@ -125,9 +125,8 @@ class Seqs:
         """Shape of the grid the fields broadcast to."""
         return common_shape(**{name: getattr(self, name) for name, _, _ in _RANGES})
 
-    def flat(self) -> Seqs:
-        """The same grid along one axis; a scalar field stays a scalar."""
-        shape = self.shape
+    def flat(self, shape: tuple[int, ...]) -> Seqs:
+        """The same grid, as part of one of that shape, along one axis; a scalar field stays a scalar."""
         return self._with(lambda v: np.broadcast_to(v, shape).reshape(-1))
 
     def part(self, where: slice) -> Seqs:

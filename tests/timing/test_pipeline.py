@@ -115,3 +115,12 @@ def test_a_machine_k_times_as_fast_takes_a_kth(ways: dict[str, Any], n_seq: int,
     after = rl.decode(rl.Deployment(model=d.model, hardware=faster, plan=d.plan), context_tokens=1000, batch=n_seq)
     assert after.seconds * k == pytest.approx(before.seconds, rel=1e-9)
     assert after.floor_s * k == pytest.approx(before.floor_s, rel=1e-9)
+
+
+def test_a_ledger_of_several_contexts_is_clocked_at_each() -> None:
+    """`clock` knows only n_seq and n_tokens of a ledger; what varies besides still makes a grid."""
+    chip, model = rl.hardware("h100"), rl.model("llama-3.1-8b")
+    contexts = np.array([100.0, 4000.0])
+    grid = rl.clock(rl.count(model, rl.Seqs(n_seq=1, n_new=1, n_past=contexts)), chip)
+    points = [rl.clock(rl.count(model, rl.Seqs(n_seq=1, n_new=1, n_past=c)), chip).seconds for c in contexts]
+    assert list(np.asarray(grid.seconds)) == points

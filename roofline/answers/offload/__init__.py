@@ -12,7 +12,8 @@ from roofline.answers.offload.cached import (
     warm_sessions,
 )
 from roofline.answers.offload.streamed import OffloadedPass, offloaded_pass
-from roofline.answers.offload.tiers import NVME_BYTES_PER_S, Answer, Tier, exposed_seconds, host_tier, nvme_tier
+from roofline.answers.records import Answer
+from roofline.answers.tiers import NVME_BYTES_PER_S, Tier, exposed_seconds, host_tier, nvme_tier
 
 __all__ = [
     "NVME_BYTES_PER_S",

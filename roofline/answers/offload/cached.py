@@ -10,8 +10,9 @@ import numpy as np
 
 from roofline.answers.inputs import memory_tokens_of
 from roofline.answers.memory import memory
-from roofline.answers.offload.tiers import Answer, Tier, exposed_seconds, one_number, plain, the_tier
 from roofline.answers.phases import prefill
+from roofline.answers.records import Answer
+from roofline.answers.tiers import Tier, exposed_seconds, one_number, plain, the_tier
 from roofline.errors import SpecError, require
 from roofline.num import Num, checked, same, whole
 from roofline.specs.deployment import Deployment

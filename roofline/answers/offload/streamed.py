@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
 
-from roofline.answers.offload.tiers import Answer, Tier, plain, rate_of, the_tier
+from roofline.answers.records import Answer
+from roofline.answers.tiers import Tier, movable_bytes, plain, rate_of, the_tier
 from roofline.errors import SpecError, Unsupported, require, shown
-from roofline.ledger import Ledger, OpKind, Row, summed
-from roofline.num import Num, checked, common_shape, same
+from roofline.num import Num, checked, common_shape
 from roofline.specs.deployment import Deployment
 from roofline.timing.clock import clock
+from roofline.timing.elsewhere import Elsewhere, Offloaded
 from roofline.work.count import count
-from roofline.work.step import MAX_TOKENS, Seqs, Step
+from roofline.work.step import Seqs, Step
 
 __all__ = ["OffloadedPass", "offloaded_pass"]
 
-What = Literal["experts", "weights"]
+Weights = Literal["experts", "weights"]
 Where = Literal["chip", "host"]
-
-_MOVABLE: Mapping[What, tuple[OpKind, ...]] = {"experts": ("expert",), "weights": ("gemm", "expert", "head")}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -48,7 +46,7 @@ def offloaded_pass(
     step: Seqs | Step,
     tier: Tier,
     fraction: Any,
-    what: What = "experts",
+    what: Weights = "experts",
     compute: Where = "chip",
     overlap: bool = False,
     host_flops_per_s: Any = None,
@@ -99,60 +97,33 @@ def offloaded_pass(
     (3019898880.0, 0.0604, 155)
     """
     require(deployment, Deployment, "offloaded_pass(deployment)")
-    share = checked(fraction, name="fraction", low=0.0, high=1.0)
-    ledger, moved, stays = _parted(deployment, step, what)
-    chip = deployment.hardware
-    moved_s, stays_s = (clock(replace(ledger, rows=rows), chip).seconds for rows in (moved, stays))
-    common_shape(fraction=share, step=moved_s, rate=the_tier(tier).bytes_per_s)
-    streamed = share * summed(moved, "weight_bytes").at(ledger.sums)
-    if _chosen(compute, Where, "compute") == "host":
-        work = share * summed(moved, "executed_flops").at(ledger.sums)
-        device_s, tier_s = stays_s + (1.0 - share) * moved_s, _on_host(tier, streamed, work, ledger, host_flops_per_s)
-    else:
-        device_s, tier_s = stays_s + moved_s, streamed / tier.bytes_per_s
-    larger = same(np.maximum(device_s, tier_s), device_s, tier_s)
-    return OffloadedPass(
-        fraction=share,
-        streamed_bytes=streamed,
-        resident_bytes=share * _resident_bytes(deployment, what),
-        device_s=device_s,
-        tier_s=tier_s,
-        seconds=larger if overlap else device_s + tier_s,
-        bound=plain(np.where(np.greater(tier_s, device_s), "tier", "device")),
-    )
-
-
-def _parted(deployment: Deployment, step: Seqs | Step, what: What) -> tuple[Ledger, tuple[Row, ...], tuple[Row, ...]]:
-    """The ledger of a pass, its rows whose weights may lie elsewhere, and the others."""
     if deployment.n_chips != 1:
-        raise Unsupported(f"weights in another tier are counted for one chip, not for {deployment.n_chips}; use Plan()")
-    kinds = _MOVABLE[_chosen(what, What, "what")]
+        raise Unsupported(
+            f"offloaded_pass: counts one chip, got {deployment.n_chips}; use Deployment(offload=…) instead"
+        )
+    elsewhere = Elsewhere(
+        what=_chosen(what, Weights, "what"),
+        fraction=checked(fraction, name="fraction", low=0.0, high=1.0),
+        bytes_per_s=the_tier(tier).bytes_per_s,
+        compute=_chosen(compute, Where, "compute"),
+        overlap=overlap,
+        host_bytes_per_s=tier.host_bytes_per_s,
+        host_flops_per_s=None if host_flops_per_s is None else rate_of(host_flops_per_s, name="host_flops_per_s"),
+    )
     ledger = count(deployment.model, step, precision=deployment.precision)
-    moved = tuple(row for row in ledger.rows if row.kind in kinds)
-    if not moved:
+    if not any(map(elsewhere.moves, ledger.rows)):
         raise SpecError(f'what: {deployment.model.id} has no experts; use what="weights"')
-    return ledger, moved, tuple(row for row in ledger.rows if row.kind not in kinds)
-
-
-def _resident_bytes(deployment: Deployment, what: What) -> float:
-    """All bytes of those weights, every expert among them: what a pass without end may stream."""
-    ledger, moved, _ = _parted(deployment, Seqs(n_seq=MAX_TOKENS, n_new=1.0), what)
-    return float(summed(moved, "weight_bytes_max").at(ledger.sums))
-
-
-def _on_host(tier: Tier, streamed: Num, work: Num, ledger: Ledger, host_flops_per_s: Any) -> Num:
-    """max(bytes over host memory, FLOPs over the host's peak)."""
-    if tier.host_bytes_per_s is None:
-        raise SpecError(f"compute: the {tier.name} tier has no rate of host memory; make it with host_bytes_per_s=")
-    bytes_s = streamed / tier.host_bytes_per_s
-    if host_flops_per_s is None:
-        if np.any(np.greater(ledger.n_tokens, 1.0)):
-            raise SpecError(
-                "compute: more than one token on the host is bound by its arithmetic; pass host_flops_per_s="
-            )
-        return bytes_s
-    work_s = work / rate_of(host_flops_per_s, name="host_flops_per_s")
-    return same(np.maximum(bytes_s, work_s), bytes_s, work_s)
+    passing = Offloaded(clock(ledger, deployment.hardware), elsewhere, n_tokens=ledger.n_tokens)
+    common_shape(fraction=elsewhere.fraction, step=passing.device_s, rate=elsewhere.bytes_per_s)
+    return OffloadedPass(
+        fraction=elsewhere.fraction,
+        streamed_bytes=passing.tier_bytes,
+        resident_bytes=elsewhere.fraction * movable_bytes(deployment, elsewhere.what),
+        device_s=passing.device_s,
+        tier_s=passing.tier_s,
+        seconds=passing.seconds,
+        bound=plain(np.where(np.greater(passing.tier_s, passing.device_s), "tier", "device")),
+    )
 
 
 def _chosen(value: Any, options: Any, name: str) -> Any:

@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from roofline.answers.memory import Memory, kv_bytes, state_bytes
+from roofline.answers.caches import kv_bytes, state_bytes
+from roofline.answers.memory import Memory
 from roofline.answers.memory import memory as memory_of
 from roofline.errors import SpecError
 from roofline.specs import catalog

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from roofline.answers.memory import kv_bytes, state_bytes
+from roofline.answers.caches import kv_bytes, state_bytes
 from roofline.errors import SpecError, require
 from roofline.num import checked
 from roofline.specs.hardware import Hardware

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from roofline.answers.cost import as_frame
+from roofline.answers.records import Answer
 from roofline.errors import SpecError, UnknownName, did_you_mean, require, shown
+from roofline.ledger import summed
 from roofline.num import Num, checked, same
 from roofline.specs.deployment import Deployment
+from roofline.specs.offload import DRIVES
+from roofline.timing.elsewhere import Elsewhere, What
+from roofline.work.count import How, rows_of
+from roofline.work.step import MAX_TOKENS, Seqs
+from roofline.work.sums import PassSums
 
 __all__ = [
     "NVME_BYTES_PER_S",
-    "Answer",
     "Tier",
+    "elsewhere_of",
     "exposed_seconds",
     "host_tier",
+    "movable_bytes",
     "nvme_tier",
     "one_number",
     "plain",
@@ -26,27 +33,9 @@ __all__ = [
     "the_tier",
 ]
 
-NVME_BYTES_PER_S: Mapping[str, float] = {"nvme-gen4-x4": 7.877e9, "nvme-gen5-x4": 15.754e9}
-"""What the link of a drive lets through [B/s], so an upper bound: drives are sold as 7.0–7.45 and 14.0–14.8 GB/s.
-
-Source: PCI Express 4.0 and 5.0, four lanes of 16 and 32 GT/s after 128b/130b.
-"""
+NVME_BYTES_PER_S: Mapping[str, float] = DRIVES
 
 _ONE_MEMORY = ("unified", "socket")  # kinds of host link with the same memory at both ends
-
-
-class Answer:
-    """What the records of these answers share."""
-
-    __slots__ = ()
-
-    def to_dict(self) -> dict[str, Any]:
-        """Flat, SI, unit in the key."""
-        return {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
-
-    def to_frame(self) -> Any:
-        """One row a point, as a pandas DataFrame."""
-        return as_frame(self.to_dict())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +127,42 @@ def nvme_tier(
     rate = NVME_BYTES_PER_S[drive] if drive is not None else rate_of(bytes_per_s, name="bytes_per_s")
     size = _capacity(capacity_bytes)
     return Tier(name=drive or "nvme", bytes_per_s=_slowest([rate, *_host_links(deployment)]), capacity_bytes=size)
+
+
+def elsewhere_of(deployment: Deployment) -> Elsewhere | None:
+    """What a deployment keeps in another memory, as each of its chips sees it; none where nothing is offloaded.
+
+    All chips of a replica draw on the tier together: each has its own host link, and an equal part of the rest.
+    """
+    o, n_chips = deployment.offload, float(deployment.n_chips)
+    if o is None:
+        return None
+    if o.to == "host":
+        tier = host_tier(deployment, host_bytes_per_s=o.bytes_per_s)
+    elif o.bytes_per_s is None:
+        tier = nvme_tier(deployment, drive=o.to)
+    else:
+        tier = nvme_tier(deployment, bytes_per_s=o.bytes_per_s)
+    if o.compute == "host" and tier.host_bytes_per_s is None:
+        raise SpecError("offload: what the host computes reads its memory; say how fast that is, as bandwidth 50 GB/s")
+    return Elsewhere(
+        what=o.what,
+        fraction=o.fraction,
+        bytes_per_s=tier.bytes_per_s / n_chips,
+        compute=o.compute,
+        overlap=o.overlap,
+        host_bytes_per_s=None if tier.host_bytes_per_s is None else tier.host_bytes_per_s / n_chips,
+        host_flops_per_s=None if o.host_flops_per_s is None else o.host_flops_per_s / n_chips,
+    )
+
+
+def movable_bytes(deployment: Deployment, what: What, *, stage: int = 0) -> float:
+    """All bytes of the matrices, or of every expert, that one chip of a stage holds: what a pass without end may stream."""
+    rows, _ = rows_of(deployment.model, deployment.precision, How(), deployment.plan, stage)
+    anything = Elsewhere(what=what, fraction=1.0, bytes_per_s=np.inf)
+    moved = [row for row in rows if anything.moves(row)]
+    endless = PassSums((Seqs(n_seq=MAX_TOKENS, n_new=1.0),), n_ranks=deployment.plan.dp)
+    return float(summed(moved, "weight_bytes_max").at(endless))
 
 
 def _host_links(deployment: Deployment) -> list[float]:
