@@ -35,7 +35,7 @@ FLOORS: tuple[tuple[str, ...], ...] = tuple(
         ("timing.", "efficiency collectives laws clock elsewhere pipeline steplaw"),
         (
             "answers.",
-            "inputs records tiers caches phases memory chunks speculation prediction levers whatif sensitivity cost "
+            "inputs records tiers caches phases memory chunks mixed speculation prediction levers whatif sensitivity cost "
             "breakeven energy weights offload disaggregation ladder eager serving simulate sizing",
         ),
         ("evidence.", "measurements readers calibration accuracy reference"),

@@ -181,7 +181,7 @@ def timed(
     if alike is not None:
         n_micro = same(np.minimum(float(plan.microbatches or plan.pp), alike.n_seq), alike.n_seq)
     micro = tuple(part.of_rank(n_micro) for part in parts)
-    single = tuple(part.of_rank(part.n_seq) for part in parts)
+    single = tuple(part.one_token for part in parts)
     stages = tuple(
         StagePasses(*(on_stage(deployment, i, cut, kernels, given) for cut in (micro, parts, single)))
         for i in range(plan.pp)

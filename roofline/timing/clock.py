@@ -37,9 +37,9 @@ from roofline.timing.laws import (
 
 __all__ = ["Part", "Spent", "Timing", "clock"]
 
-RESOURCES = ("compute", "memory", "link", "overhead")
+RESOURCES = ("compute", "memory", "link", "overhead", "tier")
 
-Spent: TypeAlias = Literal["compute", "memory", "link", "link exposed", "compute bound", "overhead"]
+Spent: TypeAlias = Literal["compute", "memory", "link", "link exposed", "compute bound", "overhead", "tier exposed"]
 
 Part: TypeAlias = tuple[slice, Callable[[], Sums]]
 """A piece of a grid: where it goes in the answer, and its sums, made when asked for."""
@@ -55,7 +55,7 @@ class Timing:
     floor_s : Num
         Nothing can beat it [s].
     bound : str or array of str
-        The resource that binds the ops most of the estimate is spent in: compute, memory, link or overhead.
+        The resource that binds the ops most of the estimate is spent in: compute, memory, link, overhead or tier.
     intensity, ridge : Num, float
         FLOP per byte of device-memory traffic, and where the chip's roof bends [FLOP/B].
     mfu, mbu : Num
@@ -122,6 +122,8 @@ class Timing:
                 return self._gather(self._laws.compute_bound)
             case "overhead":
                 return launches(self.rows) * self.efficiency.launch_s
+            case "tier exposed":
+                return 0.0
 
     @cached_property
     def compute_s(self) -> Num:
@@ -147,6 +149,11 @@ class Timing:
     def overhead_s(self) -> Num:
         """Launches [s]."""
         return self.spent("overhead")
+
+    @cached_property
+    def tier_exposed_s(self) -> Num:
+        """The part of `seconds` in which the chip waits for another memory; 0 where nothing lies in one [s]."""
+        return self.spent("tier exposed")
 
     @cached_property
     def compute_bound_s(self) -> Num:
@@ -233,7 +240,9 @@ class Timing:
     @property
     def bound(self) -> Any:
         """The resource that binds the ops most of the time is spent in: a word, or an array of words."""
-        parts = np.broadcast_arrays(self.compute_bound_s, self.memory_bound_s, self.exposed_link_s, self.overhead_s)
+        parts = np.broadcast_arrays(
+            self.compute_bound_s, self.memory_bound_s, self.exposed_link_s, self.overhead_s, self.tier_exposed_s
+        )
         words: NDArray[np.str_] = np.array(RESOURCES)[np.argmax(np.stack(parts), axis=0)]
         return words if isinstance(self.seconds, np.ndarray) else str(words)
 

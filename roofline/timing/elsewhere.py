@@ -135,13 +135,10 @@ class Offloaded(Timing):
         found = larger(larger(work, traffic), moved / rate)
         return found if links == Linear() else larger(found, self._gather(links.at))
 
-    @property
-    def tier_exposed_s(self) -> Num:
-        """The part of `seconds` in which the chip waits for the other memory  [s]."""
-        return self.seconds - self.device_s
-
     def spent(self, on: Spent) -> Num:
         """Seconds of one resource on the chip; what it binds is scaled where the host takes a share of the work."""
+        if on == "tier exposed":
+            return self.seconds - self.device_s
         if on == "compute bound" and self.elsewhere.compute == "host":
             stays = self._gather(self._law_of(self._stays).compute_bound)
             return stays + (1.0 - self.elsewhere.fraction) * self._gather(self._law_of(self._moved).compute_bound)
@@ -151,13 +148,6 @@ class Offloaded(Timing):
     def memory_bound_s(self) -> Num:
         """The part of `device_s` spent in ops that their traffic binds [s]."""
         return self.device_s - self.compute_bound_s - self.exposed_link_s - self.overhead_s
-
-    @property
-    def bound(self) -> Any:
-        """The resource that binds; "tier" where the chip waits for the other memory longer than it works."""
-        own = super().bound
-        words = np.where(np.greater(self.tier_s, self.device_s), "tier", own)
-        return words if words.ndim else str(words)
 
     def __repr__(self) -> str:
         return f"Offloaded({self.elsewhere.what}, {super().__repr__()})"

@@ -6,9 +6,11 @@ stage i:
     one pass           Σ t_i + (m − 1) · max t_i        the pipeline fills and drains (prefill)
     one pass of many   max(Σ t_i, m · max t_i)          the next pass of the first microbatch starts when it is through, or
                                                         when all others have started (decode)
-    floor              max(max_i floor_i(all), Σ floor_i(one sequence))
-                                                        each stage must do its share of all the work, and one sequence pass
-                                                        all stages, however the batch is cut
+    floor of one pass  max_i (floor_i(all) + Σ_{k ≠ i} floor_k(one token))
+                                                        each stage must do its share of all the work; some token reaches it
+                                                        through those before and another leaves through those after, however
+                                                        batch and prompts are cut
+    of one of many     max(max_i floor_i(all), Σ floor_i(one token))
 
 References: Huang et al. 2019, arXiv:1811.06965, §2.2 (bubbles).
 """
@@ -30,7 +32,7 @@ __all__ = ["StagePasses", "Staged"]
 
 @dataclass(frozen=True, slots=True)
 class StagePasses:
-    """What one stage takes for one microbatch, for the whole batch at once, and for a single sequence of it."""
+    """What one stage takes for one microbatch, for the whole batch at once, and for a single token of it."""
 
     micro: Timing
     whole: Timing
@@ -78,9 +80,13 @@ class Staged(Timing):
 
     @cached_property
     def floor_s(self) -> Num:
-        """max(max_i floor_i(all), Σ floor_i(one sequence))  [s]."""
-        through = add_up(stage.single.floor_s for stage in self._passes)
-        return larger(through, reduce(larger, (stage.whole.floor_s for stage in self._passes)))
+        """max_i (floor_i(all) + Σ_{k ≠ i} floor_k(one token)); of one in a row of many max(max_i floor_i(all), Σ …)  [s]."""
+        one, whole = ([getattr(stage, what).floor_s for stage in self._passes] for what in ("single", "whole"))
+        through = add_up(one)
+        if self.repeats:
+            return larger(through, reduce(larger, whole))
+        others: list[Num] = [w + larger(through - o, 0.0) for w, o in zip(whole, one, strict=True)]
+        return reduce(larger, others)
 
     @property
     def bubble_s(self) -> Num:

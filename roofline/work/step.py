@@ -89,6 +89,22 @@ class Seqs:
         return self._of(given | {"n_seq": same(np.ceil(self.n_seq / n_ranks), self.n_seq, n_ranks)})
 
     @property
+    def one_token(self) -> Seqs:
+        """A new token of one of them, and nothing of a tower: what any cut of the pass must still do in one go."""
+        one = {
+            "n_new": same(self.n_new * 0.0 + 1.0, self.n_new),
+            "n_seq": same(np.minimum(self.n_seq, 1.0), self.n_seq),
+        }
+        return self._of(
+            one
+            | {
+                "n_past": self.n_past,
+                "n_memory": self.n_memory,
+                "n_logits": same(np.minimum(self.n_logits, 1.0), self.n_logits),
+            }
+        )
+
+    @property
     def inputs(self) -> Seqs:
         """What a tower sees of them: each input is a sequence of its own, all of it new."""
         return self._of({"n_seq": self.n_seq * self.n_inputs, "n_new": self.n_input_tokens})

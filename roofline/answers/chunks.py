@@ -1,0 +1,334 @@
+"""Prompts in several passes: a token budget cuts them, a cached beginning shortens them.
+
+A pass of an engine holds at most C tokens, C its budget (`Engine.budget_tokens`). Prompts wait in a row and every pass takes
+the next C tokens of it: the end of one prompt, some whole ones, the beginning of another. All of it is the one count of a
+`Step` of several `Seqs`; each pass reads the weights once more, and every chunk the cache of the chunks before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roofline.answers.inputs import IMAGE_SIZE, Request, request
+from roofline.answers.phases import asked_for, on_stage, timed
+from roofline.errors import SpecError, require, shown
+from roofline.ledger import add_up
+from roofline.num import Num, checked, common_shape, same
+from roofline.specs.deployment import Deployment
+from roofline.timing.clock import Spent, Timing
+from roofline.work.count import How
+from roofline.work.step import MAX_TOKENS, Seqs, Step
+
+__all__ = ["Passes", "budget_tokens", "first_token", "hit_tokens"]
+
+MAX_PASSES = 100_000
+MAX_POINTS = 4_000_000
+
+
+class Passes(Timing):
+    """Passes one after another, as one time. Times and counts are sums over them; of stages, counts are the mean.
+
+    Attributes
+    ----------
+    n_passes : Num
+        How many [1].
+    stages : tuple of Timing
+        The passes on each stage, along a last axis.
+    whole : Timing
+        All of it in one pass: no cut beats its floor.
+    """
+
+    def __init__(self, stages: tuple[Timing, ...], *, n_passes: Num, whole: Timing) -> None:
+        first = stages[0]
+        rows = tuple(row for stage in stages for row in stage.rows)
+        super().__init__(
+            rows, first.parts, shape=first.shape, chip=first.chip, efficiency=first.efficiency, overlap=first.overlap,
+            coordinates=whole.coordinates,
+        )  # fmt: skip
+        self.stages, self.n_passes, self.whole = stages, n_passes, whole
+        most = int(np.max(n_passes))
+        self._runs = np.less(np.arange(most, dtype=np.float64), np.expand_dims(np.asarray(n_passes), -1))
+
+    def _of_each(self, quantity: Num) -> NDArray[np.float64]:
+        """A quantity of every pass; 0 of those a point does not have."""
+        return np.where(self._runs, quantity, 0.0)
+
+    def _added(self, quantity: Num) -> Num:
+        total = np.sum(self._of_each(quantity), axis=-1)
+        return total if np.ndim(total) else float(total)
+
+    def _mean(self, quantities: Iterable[Num]) -> Num:
+        return add_up(self._added(q) for q in quantities) / len(self.stages)
+
+    @cached_property
+    def seconds(self) -> Num:
+        """Σ t_j; through stages, when the last pass leaves the last one: f_ij = max(f_(i−1)j, f_i(j−1)) + t_ij  [s]."""
+        times = [self._of_each(stage.seconds) for stage in self.stages]
+        if len(times) == 1:
+            return self._added(self.stages[0].seconds)
+        free = [np.zeros(self._runs.shape[:-1]) for _ in times]  # when a stage is through with what it has
+        for j in range(self._runs.shape[-1]):
+            ready = free[0]
+            for i, t in enumerate(times):
+                ready = np.maximum(ready, free[i]) + t[..., j]
+                free[i] = ready
+        last = free[-1]
+        return last if last.ndim else float(last)
+
+    @cached_property
+    def floor_s(self) -> Num:
+        """That of all of it in one pass: a cut only adds [s]."""
+        return self.whole.floor_s
+
+    @cached_property
+    def compulsory_bytes(self) -> Num:
+        """Those of one pass [B]."""
+        return self.whole.compulsory_bytes
+
+    def total(self, quantity: str) -> Num:
+        """Σ over passes and ops of a quantity of the ledger, on one chip."""
+        return self._mean(t.total(quantity) for t in self.stages)
+
+    def spent(self, on: Spent) -> Num:
+        """Seconds of all passes on one chip."""
+        return self._mean(t.spent(on) for t in self.stages)
+
+    @cached_property
+    def rated_s(self) -> Num:
+        """Σ F / π, as rated, of all passes on one chip [s]."""
+        return self._mean(t.rated_s for t in self.stages)
+
+    @property
+    def memory_bound_s(self) -> Num:
+        """The part of all passes spent in ops that their traffic binds [s]."""
+        return self._mean(t.memory_bound_s for t in self.stages)
+
+    def by_op(self) -> tuple[dict[str, Any], ...]:
+        """The rows of all passes added up, stage after stage; `m` is that of the largest pass."""
+        return tuple(
+            ({"stage": i} if len(self.stages) > 1 else {}) | self._row(row)
+            for i, t in enumerate(self.stages)
+            for row in t.by_op()
+        )
+
+    def _row(self, row: dict[str, Any]) -> dict[str, Any]:
+        kept = ("repeat", "n_launch", "m", "intensity", "link_s")
+        numbers = {k: v for k, v in row.items() if k not in kept and np.asarray(v).dtype.kind == "f"}
+        added = {k: self._added(v) for k, v in numbers.items()}
+        compute, memory = np.asarray(added["compute_s"]), np.asarray(added["memory_s"])
+        bound = np.where(compute >= memory, "compute", "memory") if row["kind"] != "collective" else np.array("link")
+        flops, streamed = added["executed_flops"], added["streamed_bytes"]
+        most = np.max(self._of_each(row["m"]), axis=-1)
+        return row | added | {
+            "m": same(most, most) if np.ndim(most) else float(most),
+            "link_s": self._added(row["link_s"]),
+            "intensity": flops / np.maximum(streamed, 1e-300),
+            "bound": bound if bound.ndim else str(bound),
+        }  # fmt: skip
+
+    def __repr__(self) -> str:
+        return f"Passes({super().__repr__()})"
+
+
+def budget_tokens(deployment: Deployment) -> float:
+    """Tokens a pass of one data-parallel rank holds at most; no limit where the engine does not cut prompts [token]."""
+    chip = deployment.hardware
+    return deployment.engine.budget_tokens(deployment.engine.visible_bytes(chip.memory_bytes), chip=chip.id)
+
+
+def hit_tokens(deployment: Deployment, *, n_new: Num, prefix_tokens: Num) -> Num:
+    """What a prefix cache gives of a prompt: whole pages, and never the last token, whose logits are wanted.  [token]
+
+    ⌊min(hit, T − 1) / page⌋ · page
+    """
+    page = deployment.engine.pages.tokens
+    usable = np.minimum(prefix_tokens, np.maximum(n_new - 1.0, 0.0))
+    return same(np.floor(usable / page) * page, prefix_tokens, n_new)
+
+
+def first_token(
+    deployment: Deployment,
+    *,
+    prompt_tokens: Any,
+    batch: Any = 1,
+    prefix_tokens: Any = 0,
+    shared_tokens: Any = 0,
+    images: Any = 0,
+    image_size: tuple[int, int] = IMAGE_SIZE,
+) -> Timing:
+    """All passes until the last sequence of a batch has its first token; what `predict` calls TTFT.
+
+        new tokens = shared − hit, once, and B · (P − max(hit, shared))
+        passes     = ⌈new tokens of a rank / C⌉
+
+    Parameters
+    ----------
+    prompt_tokens, batch, images, image_size
+        As in `prefill`.
+    prefix_tokens : int or array
+        Of each prompt, what an earlier request left in the cache [token]: whole pages of it skip the passes, and are still
+        attended to.
+    shared_tokens : int or array
+        Of each prompt, a beginning that all have in common [token]: what is not cached of it is computed once.
+
+    Returns
+    -------
+    Timing
+        `Passes` where the prompts are cut or share a beginning, else what `prefill` gives.
+
+    Notes
+    -----
+    Assumes that decodes wait (`mixed_pass` says what they would take), images are encoded in the first pass, and an
+    encoder-decoder model is not cut.
+
+    Examples
+    --------
+    Llama-3.1-8B, 32,768 tokens on an H100 in chunks of 2048: 16 passes read the weights 16 times and the cache of the chunks
+    before, 61 % more bytes, and hide all of it behind the arithmetic.
+
+    >>> from roofline.answers.phases import prefill
+    >>> from roofline.specs.catalog import engine, hardware, model
+    >>> chunky = engine("ideal").varied(batch_tokens=2048)
+    >>> d = Deployment(model=model("llama-3.1-8b"), hardware=hardware("h100-sxm-80gb"), engine=chunky)
+    >>> cut, whole = first_token(d, prompt_tokens=32768), prefill(d, prompt_tokens=32768)
+    >>> cut.n_passes, round(cut.hbm_bytes / whole.hbm_bytes, 2), round(cut.seconds / whole.seconds, 2)
+    (16.0, 1.61, 1.0)
+    """
+    require(deployment, Deployment, "first_token(deployment)")
+    given = asked_for(prompt_tokens=prompt_tokens, batch=batch)
+    asks = request(deployment.model, prompt_tokens=given["prompt_tokens"], images=images, image_size=image_size)
+    hit, shared = (_beginning(deployment, asks, n, name) for n, name in (
+        (prefix_tokens, "prefix_tokens"), (shared_tokens, "shared_tokens")))  # fmt: skip
+    common_shape(**given, prefix_tokens=hit, shared_tokens=shared)
+    hit = hit_tokens(deployment, n_new=asks.n_new, prefix_tokens=hit)
+    shared = same(np.minimum(shared, np.maximum(asks.n_new - 1.0, 0.0)), shared, asks.n_new)
+    return _passes(deployment, asks, given, hit, shared)
+
+
+def _beginning(deployment: Deployment, asks: Request, given: Any, name: str) -> Num:
+    tokens = checked(given, name=name, low=0.0, high=MAX_TOKENS)
+    model = deployment.model
+    if np.any(np.greater(tokens, 0.0)) and (not model.generates or model.reads_a_source):
+        raise SpecError(f"{name}: {model.id} encodes its input as a whole, so no prefix of it is cached; leave it out")
+    if np.any(np.greater(tokens, asks.n_new)):
+        raise SpecError(f"{name}: expected at most the prompt, which it is part of, got {shown(given)}")
+    return tokens
+
+
+def _passes(d: Deployment, asks: Request, given: dict[str, Num], hit: Num, shared: Num) -> Timing:
+    """One pass where one will do."""
+    dp = float(d.plan.dp)
+    n_seq = same(np.ceil(given["batch"] / dp), given["batch"])
+    row = _Row(asks.n_new, n_seq, np.minimum(dp, given["batch"]), hit, shared, budget_tokens(d))
+    cuts = not (d.model.reads_a_source or d.model.remembers or not d.model.generates)
+    whole = _in_one(d, asks, given, hit, shared)
+    if not cuts or (np.all(np.less_equal(row.n_tokens, row.budget)) and not np.any(np.greater(shared, hit))):
+        return whole
+    n_passes = row.n_passes
+    most, points = float(np.max(n_passes)), float(np.size(n_passes))
+    if most > MAX_PASSES or most * points > MAX_POINTS:
+        raise SpecError(
+            f"a pass of at most {row.budget:,.0f} tokens makes {most:,.0f} passes of these prompts; at most {MAX_PASSES:,} "
+            "are evaluated: use a larger budget (--chunk), or shorter prompts"
+        )
+    step = row.cut(asks)
+    how = How(latent=d.engine.kernels.latent or "auto")
+    stages = tuple(on_stage(d, i, step, how, {}) for i in range(d.plan.pp))
+    return Passes(stages, n_passes=n_passes, whole=whole)
+
+
+def _in_one(d: Deployment, asks: Request, given: dict[str, Num], hit: Num, shared: Num) -> Timing:
+    """All new tokens in one pass: of a beginning that is shared and not cached, once."""
+    how = How(latent=d.engine.kernels.latent or "auto")
+    asked = given | ({"images": asks.n_images} if np.any(np.greater(asks.n_images, 0.0)) else {})
+    base = same(np.maximum(hit, shared), hit, shared)
+    rest = Seqs.of_checked(n_seq=given["batch"], n_new=asks.n_new - base, n_past=base, n_shared=shared, **asks.towers)
+    if not np.any(np.greater(shared, hit)):
+        return timed(d, rest, how=how, asked=asked, repeats=False)
+    lead = same(np.maximum(shared - hit, 0.0), shared, hit)
+    once = Seqs.of_checked(n_seq=_some(lead), n_new=lead + 1.0 - _some(lead), n_past=hit, n_logits=0.0)
+    return timed(d, (once, rest), how=how, asked=asked, repeats=False)
+
+
+def _some(value: Num) -> Num:
+    return same(np.where(np.greater(value, 0.0), 1.0, 0.0), value)
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """The prompts of one rank in a row, and where passes of C tokens cut it.
+
+    First what all begin with and is not cached yet; then of each sequence the rest, of `each` tokens after `base`.
+    """
+
+    n_new: Num
+    n_seq: Num
+    n_ranks: Num
+    hit: Num
+    shared: Num
+    budget: float
+
+    @property
+    def lead(self) -> Num:
+        return same(np.maximum(self.shared - self.hit, 0.0), self.shared, self.hit)
+
+    @property
+    def base(self) -> Num:
+        return same(np.maximum(self.shared, self.hit), self.shared, self.hit)
+
+    @property
+    def n_tokens(self) -> Num:
+        return self.lead + self.n_seq * (self.n_new - self.base)
+
+    @property
+    def n_passes(self) -> Num:
+        cut = np.ceil(self.n_tokens / np.minimum(self.budget, self.n_tokens))
+        return same(cut, self.n_tokens)
+
+    def cut(self, asks: Request) -> Step:
+        """Every pass, along a last axis: what is shared, the end of a prompt, whole ones, the beginning of another."""
+        n_new, n_seq, ranks, hit, shared, lead, base, total = (
+            np.expand_dims(np.asarray(x, dtype=np.float64), -1)
+            for x in (self.n_new, self.n_seq, self.n_ranks, self.hit, self.shared, self.lead, self.base, self.n_tokens)
+        )
+        at_once = np.minimum(self.budget, total)
+        j = np.arange(float(np.max(self.n_passes)))
+        start, stop = np.minimum(j * at_once, total), np.minimum((j + 1.0) * at_once, total)
+        first = np.minimum(stop, lead) - np.minimum(start, lead)
+        each = n_new - base
+        begin, end = np.maximum(start - lead, 0.0), np.maximum(stop - lead, 0.0)
+        done = begin - np.floor(begin / each) * each  # of the prompt under way
+        tail = np.where(done > 0.0, np.minimum(each - done, end - begin), 0.0)
+        whole = np.floor((end - begin - tail) / each)
+        head = end - begin - tail - whole * each
+        parts = [
+            _piece(ranks, first, hit + np.minimum(start, lead), 0.0),
+            _piece(ranks, tail, base + done, np.where(done + tail >= each, 1.0, 0.0)),
+            _piece(ranks * whole, each * (whole > 0.0), base, 1.0, shared),
+            _piece(ranks, head, base, 0.0),
+        ]
+        inputs = np.expand_dims(np.asarray(asks.n_inputs, dtype=np.float64), -1)
+        if np.any(inputs > 0.0):
+            seen = ranks * n_seq * (j == 0.0)
+            parts.append(
+                Seqs.of_checked(
+                    n_seq=seen, n_new=0.0, n_past=0.0, n_logits=0.0, n_inputs=inputs,
+                    n_input_tokens=np.expand_dims(np.asarray(asks.n_input_tokens, dtype=np.float64), -1),
+                )
+            )  # fmt: skip
+        return tuple(parts)
+
+
+def _piece(n_seq: Any, n_new: Any, n_past: Any, n_logits: Any, n_shared: Any = 0.0) -> Seqs:
+    """Sequences with so many new tokens; none where there are no tokens."""
+    there = np.greater(n_new, 0.0)
+    return Seqs.of_checked(
+        n_seq=np.where(there, n_seq, 0.0), n_new=np.where(there, n_new, 1.0), n_past=np.where(there, n_past, 0.0),
+        n_logits=np.where(there, n_logits, 0.0), n_shared=np.where(there, n_shared, 0.0),
+    )  # fmt: skip
