@@ -35,8 +35,8 @@ FLOORS: tuple[tuple[str, ...], ...] = tuple(
         ("timing.", "efficiency collectives laws clock elsewhere pipeline steplaw"),
         (
             "answers.",
-            "inputs records tiers caches phases memory chunks mixed speculation prediction levers whatif sensitivity cost "
-            "breakeven energy weights offload disaggregation ladder eager serving simulate sizing",
+            "inputs records tiers caches phases memory chunks mixed drafters speculation decoding prediction "
+            "whatif levers sensitivity cost breakeven energy weights offload disaggregation ladder eager serving simulate sizing",
         ),
         ("evidence.", "measurements readers calibration accuracy reference"),
         ("views.", "sweep plot walkthrough report dashboard cli"),

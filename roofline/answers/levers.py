@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from roofline.answers.phases import decode, prefill
-from roofline.answers.prediction import Prediction, predict
+from roofline.answers.phases import decode
+from roofline.answers.prediction import Prediction, again
+from roofline.answers.whatif import vary
 from roofline.dtypes import format_named
 from roofline.errors import SpecError
 from roofline.num import Num
@@ -40,6 +41,7 @@ def levers(prediction: Prediction) -> tuple[Lever, ...]:
 
     Examples
     --------
+    >>> from roofline.answers.prediction import predict
     >>> from roofline.specs.catalog import hardware, model
     >>> d = Deployment(model=model("llama-3.1-8b"), hardware=hardware("h100-sxm-80gb"))
     >>> [lever.name for lever in levers(predict(d, prompt_tokens=512, output_tokens=512))][:2]
@@ -57,7 +59,7 @@ def _require_scalar(prediction: Prediction) -> None:
 
 def _formats(p: Prediction) -> Iterator[Lever]:
     for label, changed in _narrower(p.deployment):
-        after = _again(p, changed)
+        after = again(p, changed)
         if after.memory.fits:
             yield _lever(label, p, changed, ttft_s=float(after.ttft_s), tpot_s=_float(after.tpot_s))
 
@@ -79,10 +81,7 @@ def _narrower(d: Deployment) -> Iterator[tuple[str, Deployment]]:
         formats = {f: current.name for f, current in now.items()} | {field: name}
         with suppress(SpecError):
             precision = Precision(**asked, **formats)
-            yield (
-                label,
-                Deployment(model=d.model, hardware=d.hardware, plan=d.plan, precision=precision, engine=d.engine),
-            )
+            yield label, vary(d, precision=precision)
 
 
 def _prefix(p: Prediction) -> Iterator[Lever]:
@@ -90,13 +89,11 @@ def _prefix(p: Prediction) -> Iterator[Lever]:
     hit = float(np.floor(prompt / 2.0))
     model = p.deployment.model
     whole_input = not model.generates or model.reads_a_source
-    if hit < 1.0 or not p.memory.fits or whole_input:
+    if hit <= float(p.prefix_tokens) or not p.memory.fits or whole_input:
         return
-    after = prefill(
-        p.deployment, prompt_tokens=prompt - hit, n_past=hit, batch=p.batch, images=p.images, image_size=p.image_size
-    )
+    after = again(p, prefix_tokens=hit)
     yield _lever(
-        "half of the prompt in a prefix cache", p, p.deployment, ttft_s=float(after.seconds), tpot_s=_float(p.tpot_s)
+        "half of the prompt in a prefix cache", p, p.deployment, ttft_s=float(after.ttft_s), tpot_s=_float(p.tpot_s)
     )
 
 
@@ -148,13 +145,6 @@ def ways_to_fit(prediction: Prediction) -> tuple[str, ...]:
     if held.max_context_tokens >= 1:
         ways.append(f"at most {held.max_context_tokens:,.0f} tokens each at this batch")
     for label, changed in _narrower(prediction.deployment):
-        if _again(prediction, changed).memory.fits:
+        if again(prediction, changed).memory.fits:
             ways.append(label)
     return tuple(ways)
-
-
-def _again(p: Prediction, changed: Deployment) -> Prediction:
-    return predict(
-        changed, prompt_tokens=p.prompt_tokens, output_tokens=p.output_tokens, batch=p.batch, images=p.images,
-        image_size=p.image_size,
-    )  # fmt: skip

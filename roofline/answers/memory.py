@@ -17,10 +17,12 @@ from roofline.answers.caches import longest_whole
 from roofline.answers.inputs import memory_tokens_of
 from roofline.answers.phases import decode
 from roofline.answers.records import as_frame
-from roofline.answers.tiers import movable_bytes
+from roofline.answers.tiers import movable_bytes, one_number
 from roofline.errors import SpecError, require, shown
 from roofline.num import Num, checked, common_shape, same, whole
 from roofline.specs.deployment import Deployment
+from roofline.specs.engine import Engine
+from roofline.specs.hardware import Hardware
 from roofline.specs.shard import share_of
 from roofline.work.footprint import resident_weight_bytes
 from roofline.work.kvcache import cache_bytes, recurrent_bytes, token_bytes
@@ -35,7 +37,19 @@ _SIZES = (
     "allocated_kv_bytes_per_chip", "allocated_bytes_per_chip", "capacity_bytes", "fits", "short_by_bytes", "kv_tokens",
 )  # fmt: skip
 
-__all__ = ["Memory", "StageMemory", "memory"]
+__all__ = ["Beside", "Memory", "StageMemory", "memory"]
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """Another model on the same chips, with a cache of its own for the same sequences: one that drafts.
+
+    `n` alike of them [1]; `less_bytes` of its weights are the first model's own [B].
+    """
+
+    deployment: Deployment
+    n: float = 1.0
+    less_bytes: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -44,7 +58,7 @@ class Memory:
 
     logical     `weight_bytes`, `kv_bytes` (a shared prefix once), `state_bytes`: each thing once
     resident    `…_per_chip`: copies (KV heads beyond tp, latents, attention under dp) and parts; what is offloaded is not in
-                it; `other_bytes_per_chip` stand beside the model (a draft model, adapters)
+                it; `other_bytes_per_chip` stand beside the model (adapters; a draft model and its cache)
     allocated   `allocated_kv_bytes_per_chip`, in whole pages, of `kv_budget_bytes_per_chip` that the engine leaves after
                 weights, `activation_bytes_per_chip` and `runtime_bytes_per_chip` (its context and captured graphs)
     streamed    `streamed_bytes_per_chip`, of a decode pass at this context
@@ -64,7 +78,8 @@ class Memory:
     kv_bytes_per_chip: Num
     state_bytes_per_chip: Num
     kv_bytes_per_token_per_chip: float
-    other_bytes_per_chip: float
+    other_bytes_per_chip: Num
+    other_weight_bytes_per_chip: float
     activation_bytes_per_chip: float
     runtime_bytes_per_chip: float
     kv_budget_bytes_per_chip: float
@@ -90,8 +105,8 @@ class Memory:
 
     @property
     def allocated_bytes_per_chip(self) -> Num:
-        """Weights, what stands beside them, activations, runtime, and the cache in whole pages, on the fullest chip [B]."""
-        held = self.weight_bytes_per_chip + self.other_bytes_per_chip + self.activation_bytes_per_chip
+        """Weights, activations, runtime, and the cache in whole pages, on the fullest chip; what stands beside, too [B]."""
+        held = self.weight_bytes_per_chip + self.other_weight_bytes_per_chip + self.activation_bytes_per_chip
         return held + self.runtime_bytes_per_chip + self.allocated_kv_bytes_per_chip
 
     @property
@@ -111,7 +126,7 @@ class Memory:
 
 def memory(
     deployment: Deployment, *, context_tokens: Any, batch: Any = 1, memory_tokens: Any = None, shared_tokens: Any = 0,
-    other_bytes: float = 0.0,
+    other_bytes: float = 0.0, beside: Beside | None = None,
 ) -> Memory:  # fmt: skip
     """Weights, cache and recurrent state, as the deployment's engine sets them aside, against the chips' memory.
 
@@ -126,7 +141,9 @@ def memory(
     shared_tokens : int or array
         Of the context, those that begin every sequence: their whole pages are held once [token].
     other_bytes : float
-        What else every chip holds: a draft model, adapters [B].
+        What else every chip holds, such as adapters [B].
+    beside : Beside, optional
+        Another model on the same chips.
 
     Notes
     -----
@@ -150,11 +167,11 @@ def memory(
     context = checked(context_tokens, name="context_tokens", low=0.0, high=MAX_TOKENS)
     n_seq = checked(batch, name="batch", low=1.0, high=MAX_TOKENS)
     shared = _shared(shared_tokens, context)
-    other = float(checked(other_bytes, name="other_bytes", low=0.0, high=1e18))
+    other = one_number(other_bytes, name="other_bytes", low=0.0)
     model, numerics = deployment.model, deployment.numerics
     outputs = memory_tokens_of(model, memory_tokens) if model.generates else 0.0
     common_shape(context_tokens=context, batch=n_seq, memory_tokens=outputs, shared_tokens=shared)
-    chips = [StageMemory(deployment, stage, outputs, other) for stage in range(deployment.plan.pp)]
+    chips = [StageMemory(deployment, stage, outputs, other, beside) for stage in range(deployment.plan.pp)]
     over = [chip.allocated(context, n_seq, shared) - chip.budget_bytes for chip in chips]
     fullest = chips[int(np.argmax([float(np.max(o)) for o in over]))]
     most = reduce(np.maximum, over)
@@ -162,7 +179,7 @@ def memory(
     kept = _distinct(partial(cache_bytes, model, numerics=numerics, memory_tokens=outputs), context, n_seq, shared)
     longest = longest_whole(
         lambda c: reduce(np.maximum, [chip.allocated(c, n_seq, shared) - chip.budget_bytes for chip in chips]),
-        room=0.0, limit=float(model.max_context_tokens), shape=np.broadcast_shapes(np.shape(n_seq), np.shape(shared)),
+        room=0.0, limit=float(model.max_context_tokens), shape=common_shape(batch=n_seq, shared=shared, memory=outputs),
     )  # fmt: skip
     reading = {"context_tokens": context, "batch": n_seq, "memory_tokens": outputs if model.remembers else None}
     return Memory(
@@ -174,7 +191,8 @@ def memory(
         kv_bytes_per_chip=fullest.held(context, n_seq, shared),
         state_bytes_per_chip=state_here,
         kv_bytes_per_token_per_chip=token_bytes(fullest.share.model, numerics=numerics) / deployment.plan.cp,
-        other_bytes_per_chip=other,
+        other_bytes_per_chip=fullest.beside_bytes(context, n_seq, shared),
+        other_weight_bytes_per_chip=fullest.other,
         activation_bytes_per_chip=fullest.activation_bytes,
         runtime_bytes_per_chip=fullest.runtime_bytes,
         kv_budget_bytes_per_chip=fullest.budget_bytes,
@@ -183,8 +201,10 @@ def memory(
         fits=bool(most <= 0.0) if not isinstance(most, np.ndarray) else np.less_equal(most, 0.0),
         short_by_bytes=same(np.maximum(most, 0.0), most),
         kv_tokens=min(chip.kv_tokens for chip in chips),
-        max_batch=_plain(reduce(np.minimum, [chip.max_batch(context, shared) for chip in chips]), context + shared),
-        max_context_tokens=_plain(longest, n_seq + shared),
+        max_batch=_plain(
+            reduce(np.minimum, [chip.max_batch(context, shared) for chip in chips]), context + shared + outputs
+        ),
+        max_context_tokens=_plain(longest, n_seq + shared + outputs),
         streamed=partial(_streamed, deployment, reading),
     )
 
@@ -217,32 +237,48 @@ class StageMemory:
         Weights in its own memory; live activations of the largest pass; context and graphs; what is left [B].
     """
 
-    def __init__(self, deployment: Deployment, stage: int, outputs: Num, other: float = 0.0) -> None:
+    def __init__(
+        self, deployment: Deployment, stage: int, outputs: Num, other: float = 0.0, beside: Beside | None = None
+    ) -> None:
         d, engine, numerics = deployment, deployment.engine, deployment.numerics
         self.deployment, self.engine, self.outputs = d, engine, outputs
         self.share = share_of(d.model, d.plan, stage)
+        self.beside = beside
+        self.drafts = None if beside is None else StageMemory(beside.deployment, 0, 0.0)
+        self.other = other
+        if beside is not None and self.drafts is not None:
+            self.other += beside.n * (self.drafts.weight_bytes - beside.less_bytes / beside.deployment.n_chips)
         away = 0.0 if d.offload is None or d.offload.what == "kv" else d.offload.fraction
         moved = away * movable_bytes(d, d.offload.what, stage=stage) if d.offload is not None and away else 0.0
-        self.weight_bytes = resident_weight_bytes(self.share, numerics=numerics) - moved
-        visible, chip = engine.visible_bytes(d.hardware.memory_bytes), d.hardware
+        self.weight_bytes: float = resident_weight_bytes(self.share, numerics=numerics) - moved
+        chip = d.hardware
+        visible, on_a_mac = _visible_bytes(engine, chip), chip.vendor == "Apple"
         tier = engine.tier(visible, chip=chip.id) if engine.scheduler else None
         live = engine.activations
         self.activation_bytes = 0.0 if tier is None or live is None else float(
             activation_bytes(
                 d.model, batch_tokens=float(tier.batch_tokens), numerics=numerics, tp=d.plan.tp,
-                n_logits=float(tier.max_seqs), logit_bytes=live.logit_bytes, element_bytes=live.element_bytes,
-                expert_tokens=float(live.expert_tokens or np.inf),
+                n_logits=float(tier.max_seqs) if self.share.is_last else 0.0, logit_bytes=live.logit_bytes,
+                element_bytes=live.element_bytes, expert_tokens=float(live.expert_tokens or np.inf),
             )
         )  # fmt: skip
-        self.runtime_bytes = engine.context_bytes(n_chips=d.n_chips) + engine.memory.graph_bytes
-        fraction = engine.fraction(visible, chip=chip.id, n_chips=d.n_chips, on_a_mac=chip.vendor == "Apple")
+        alike = d.plan.chips_per_stage  # stages pass rows on, which takes no room; collectives do
+        self.runtime_bytes = engine.context_bytes(n_chips=alike) + engine.memory.graph_bytes
+        fraction = engine.fraction(chip.memory_bytes, chip=chip.id, n_chips=d.n_chips, on_a_mac=on_a_mac)
         self.budget_bytes = float(
             kv_budget_bytes(
-                engine, total_bytes=visible, weight_bytes=self.weight_bytes + other, fraction=fraction,
-                activation_bytes=self.activation_bytes, n_chips=d.n_chips,
+                engine, total_bytes=visible, weight_bytes=self.weight_bytes + self.other, fraction=fraction,
+                activation_bytes=self.activation_bytes, n_chips=alike,
             )
         )  # fmt: skip
         self.in_flight = 0.0 if tier is None else float(tier.batch_tokens)
+
+    def beside_bytes(self, context: Num, n_seq: Num, shared: Num = 0.0) -> Num:
+        """What stands beside the model: weights, and the cache of a model that drafts [B]."""
+        if self.beside is None or self.drafts is None:
+            return self.other
+        kept = self.drafts.held(context, n_seq, shared) + self.drafts.state(n_seq)
+        return self.other + self.beside.n * kept
 
     def _here(self, context: Num, n_seq: Num) -> tuple[Num, Num]:
         """⌈context/cp⌉ tokens of each of ⌈B/dp⌉ sequences."""
@@ -267,12 +303,19 @@ class StageMemory:
         return recurrent_bytes(self.share.model, n_seq=n_here, numerics=self.deployment.numerics)
 
     def allocated(self, context: Num, n_seq: Num, shared: Num = 0.0) -> Num:
-        """Cache and state in the engine's pages, those of a shared beginning once [B]."""
+        """Cache and state in the engine's pages, those of a shared beginning once, and those of a model that drafts [B]."""
         here, n_here = self._here(context, n_seq)
-        numerics, paging, model = self.deployment.numerics, self.engine.pages, self.share.model
-        pages = partial(allocated_bytes, model, numerics=numerics, paging=paging, batch_tokens=self.in_flight)
+        numerics, model = self.deployment.numerics, self.share.model
+        paged = allocated_bytes(
+            model, context_tokens=here, n_seq=n_here, numerics=numerics, paging=self.engine.pages,
+            batch_tokens=self.in_flight, shared_tokens=same(np.minimum(self._alike(shared), here), here, shared),
+        )  # fmt: skip
         crossed = cache_bytes(model, context_tokens=0.0, n_seq=n_here, numerics=numerics, memory_tokens=self.outputs)
-        return self._stays * (_distinct(pages, here, n_here, self._alike(shared)) + crossed)
+        here_always = (1.0 - self._stays) * self.state(n_seq)  # a cache goes elsewhere, a recurrent state never
+        mine = self._stays * (paged + crossed) + here_always
+        if self.beside is None or self.drafts is None:
+            return mine
+        return mine + self.beside.n * self.drafts.allocated(context, n_seq, shared)
 
     def _alike(self, shared: Num) -> Num:
         """Tokens on whole pages of a shared beginning, of one chip's part [token]."""
@@ -281,23 +324,41 @@ class StageMemory:
 
     @property
     def kv_tokens(self) -> float:
-        """Tokens that the budget holds, as the engine logs them [token]."""
+        """Tokens that the budget holds, as the engine logs them: of sequences whose parts cp chips hold [token]."""
         pool = page_pool(self.share.model, numerics=self.deployment.numerics, paging=self.engine.pages)
-        return float(kv_tokens(pool, budget_bytes=self.budget_bytes / max(self._stays, 1e-12)))
+        here = float(kv_tokens(pool, budget_bytes=self.budget_bytes / max(self._stays, 1e-12)))
+        return here * self.deployment.plan.cp
 
     def max_batch(self, context: Num, shared: Num = 0.0) -> Num:
         """Sequences of the deployment for which this chip has room: dp times what it holds itself [1]."""
-        plan, paging = self.deployment.plan, self.engine.pages
-        tokens = np.maximum(context, 1.0)
-        if paging.contiguous or (paging.in_flight and paging.windows == "window" and self.share.model.windows):
+        plan, tokens = self.deployment.plan, np.maximum(context, 1.0)
+        if self._rounds_all_together:
             most: Num = longest_whole(
                 lambda n: np.asarray(self.allocated(tokens, n * plan.dp, shared)), room=self.budget_bytes,
-                limit=2.0**30, shape=np.broadcast_shapes(np.shape(context), np.shape(shared)),
+                limit=MAX_TOKENS, shape=common_shape(context=context, shared=shared, memory=self.outputs),
             )  # fmt: skip
-            return plan.dp * most
+            return plan.dp * np.where(most >= MAX_TOKENS, np.inf, most)
         first, more = self.allocated(tokens, 1.0), self.allocated(tokens - self._alike(shared) * plan.cp, 1.0)
         holds = np.floor(_ratio(self.budget_bytes - (first - more), more))
-        return plan.dp * same(np.maximum(holds, 0.0), context, shared)
+        return plan.dp * same(np.maximum(holds, 0.0), context, shared, self.outputs)
+
+    @property
+    def _rounds_all_together(self) -> bool:
+        """Whether what the engine sets aside is not so much a sequence."""
+        paging, windows = self.engine.pages, bool(self.share.model.windows)
+        in_all = paging.windows == "pool" or (paging.windows == "window" and paging.in_flight > 0)
+        return paging.contiguous or (windows and in_all)
+
+
+def _visible_bytes(engine: Engine, chip: Hardware) -> float:
+    """What the engine sees of the chip's memory: of a Mac's, which no driver of its own keeps any of, all [B]."""
+    visible = chip.memory_bytes if chip.vendor == "Apple" else engine.visible_bytes(chip.memory_bytes)
+    if visible <= 0.0:
+        raise SpecError(
+            f"{engine.id}: memory.driver: expected less than the {chip.memory_bytes / 2**30:,.1f} GiB of {chip.id}, "
+            f"got {engine.memory.driver_bytes / 2**30:,.1f} GiB; use a part of it"
+        )
+    return visible
 
 
 def _ratio(room: Num, one: Num) -> Num:

@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, overload
 
 import numpy as np
 
+from roofline.answers.chunks import first_token, hit_tokens
+from roofline.answers.decoding import Decoding
+from roofline.answers.drafters import Drafting, beside
 from roofline.answers.inputs import IMAGE_SIZE, Request, request
 from roofline.answers.memory import Memory, memory
-from roofline.answers.phases import asked_for, decode, prefill
+from roofline.answers.phases import asked_for
+from roofline.answers.speculation import Speculation
 from roofline.errors import SpecError, require, shown
-from roofline.num import Num, checked, same, whole
+from roofline.num import Num, as_num, checked, same, whole
 from roofline.specs.deployment import Deployment
 from roofline.specs.model import Model
 from roofline.timing.clock import Timing
 from roofline.units import format_si
 from roofline.work.step import MAX_TOKENS
 
-__all__ = ["Comparison", "Prediction", "predict"]
+__all__ = ["Comparison", "Prediction", "again", "predict"]
 
-STEP_POINTS = 2_000_000
 MAX_OUTPUT_TOKENS = 10_000_000
 
 
@@ -31,8 +32,9 @@ MAX_OUTPUT_TOKENS = 10_000_000
 class Prediction:
     """One static batch from its prompts to its last tokens.
 
-    `prefill` is the pass over the prompts; `decode` the pass at the mean context, to place decode on the roofline (none
-    for one output token).
+    `prefill` is the pass over the prompts, or all of them; `decode` the pass at the mean context, to place decode on the
+    roofline (none for one output token): with drafts, the pass that verifies them, of the round in `speculation`.
+    `prefix_tokens` of each prompt came from a prefix cache, `shared_tokens` begin every prompt and are held once.
     Times in seconds, rates per second; fields broadcast as the arguments did.
     """
 
@@ -42,9 +44,13 @@ class Prediction:
     batch: Num
     images: Any
     image_size: tuple[int, int]
+    prefix_tokens: Num
+    shared_tokens: Num
     request: Request
     prefill: Timing
     decode: Timing | None
+    drafting: Drafting | None
+    speculation: Speculation | None
     ttft_s: Num
     ttft_floor_s: Num
     ttft_bound: Any
@@ -94,54 +100,77 @@ class Prediction:
     def to_dict(self) -> dict[str, Any]:
         """Flat, SI, unit in the key: the JSON of the command line."""
         d, t = self.deployment, self.decode
+        return (
+            {
+                "model": d.model.id,
+                "hardware": d.hardware.id,
+                "n_chips": d.n_chips,
+                "engine": d.engine.id,
+                "evidence": evidence_of(d),
+                "notes": list(d.said()),
+                "weights": d.numerics.weights_name,
+                "kv": d.numerics.kv.name,
+                "head": d.numerics.store("head").name,
+                "activations": d.precision.activations,
+                "compute_dtype": self.prefill.dtype,
+                "assumed": list(d.model.assumed),
+                "prompt_tokens": whole(self.prompt_tokens),
+                "images": whole(self.request.n_images),
+                "image_height": self.image_size[0],
+                "image_width": self.image_size[1],
+                "prefix_tokens": whole(self.prefix_tokens),
+                "shared_tokens": whole(self.shared_tokens),
+                "prefill_passes": whole(getattr(self.prefill, "n_passes", 1.0)),
+                "decoder_tokens": whole(self.request.n_new),
+                "memory_tokens": whole(self.request.n_memory),
+                "output_tokens": self.output_tokens,
+                "batch": whole(self.batch),
+                "exceeds_context": self.exceeds_context,
+                "ttft_s": self.ttft_s,
+                "ttft_floor_s": self.ttft_floor_s,
+                "ttft_bound": self.ttft_bound,
+                "tpot_s": self.tpot_s,
+                "tpot_floor_s": self.tpot_floor_s,
+                "tpot_bound": self.tpot_bound,
+                "e2e_s": self.e2e_s,
+                "e2e_floor_s": self.e2e_floor_s,
+                "tokens_per_s_per_user": self.tokens_per_s_per_user,
+                "tokens_per_s": self.tokens_per_s,
+                "tokens_per_s_per_chip": self.tokens_per_s_per_chip,
+                "prefill_flops": self.prefill.flops,
+                "prefill_hbm_bytes": self.prefill.hbm_bytes,
+                "prefill_intensity": self.prefill.intensity,
+                "prefill_mfu": self.prefill.mfu,
+                "prefill_mbu": self.prefill.mbu,
+                "decode_flops": None if t is None else t.flops,
+                "decode_hbm_bytes": None if t is None else t.hbm_bytes,
+                "decode_weight_bytes": None if t is None else t.total("weight_bytes"),
+                "decode_weight_bytes_min": None if t is None else t.total("weight_bytes_min"),
+                "decode_weight_bytes_max": None if t is None else t.total("weight_bytes_max"),
+                "decode_intensity": None if t is None else t.intensity,
+                "decode_mfu": None if t is None else t.mfu,
+                "decode_mbu": None if t is None else t.mbu,
+                "ridge": self.prefill.ridge,
+            }
+            | self._drafts()
+            | self.memory.to_dict()
+        )
+
+    def _drafts(self) -> dict[str, Any]:
+        s = self.speculation
+        if s is None:
+            return {"drafter": None}
+        draft = s.drafter.deployment
         return {
-            "model": d.model.id,
-            "hardware": d.hardware.id,
-            "n_chips": d.n_chips,
-            "engine": d.engine.id,
-            "evidence": "ideal machine; no measurements behind it",
-            "notes": list(d.said()),
-            "weights": d.numerics.weights_name,
-            "kv": d.numerics.kv.name,
-            "head": d.numerics.store("head").name,
-            "activations": d.precision.activations,
-            "compute_dtype": self.prefill.dtype,
-            "assumed": list(d.model.assumed),
-            "prompt_tokens": whole(self.prompt_tokens),
-            "images": whole(self.request.n_images),
-            "image_height": self.image_size[0],
-            "image_width": self.image_size[1],
-            "decoder_tokens": whole(self.request.n_new),
-            "memory_tokens": whole(self.request.n_memory),
-            "output_tokens": self.output_tokens,
-            "batch": whole(self.batch),
-            "exceeds_context": self.exceeds_context,
-            "ttft_s": self.ttft_s,
-            "ttft_floor_s": self.ttft_floor_s,
-            "ttft_bound": self.ttft_bound,
-            "tpot_s": self.tpot_s,
-            "tpot_floor_s": self.tpot_floor_s,
-            "tpot_bound": self.tpot_bound,
-            "e2e_s": self.e2e_s,
-            "e2e_floor_s": self.e2e_floor_s,
-            "tokens_per_s_per_user": self.tokens_per_s_per_user,
-            "tokens_per_s": self.tokens_per_s,
-            "tokens_per_s_per_chip": self.tokens_per_s_per_chip,
-            "prefill_flops": self.prefill.flops,
-            "prefill_hbm_bytes": self.prefill.hbm_bytes,
-            "prefill_intensity": self.prefill.intensity,
-            "prefill_mfu": self.prefill.mfu,
-            "prefill_mbu": self.prefill.mbu,
-            "decode_flops": None if t is None else t.flops,
-            "decode_hbm_bytes": None if t is None else t.hbm_bytes,
-            "decode_weight_bytes": None if t is None else t.total("weight_bytes"),
-            "decode_weight_bytes_min": None if t is None else t.total("weight_bytes_min"),
-            "decode_weight_bytes_max": None if t is None else t.total("weight_bytes_max"),
-            "decode_intensity": None if t is None else t.intensity,
-            "decode_mfu": None if t is None else t.mfu,
-            "decode_mbu": None if t is None else t.mbu,
-            "ridge": self.prefill.ridge,
-        } | self.memory.to_dict()
+            "drafter": s.drafter.kind,
+            "draft_model": None if draft is None else draft.model.id,
+            "n_drafts": whole(s.n_drafts),
+            "acceptance": s.acceptance,
+            "tokens_per_round": s.tokens_per_round,
+            "draft_s": s.draft_s,
+            "verify_s": s.verify_s,
+            "plain_tpot_s": s.plain_tpot_s,
+        }
 
     def to_frame(self) -> Any:
         """One row a point, as a pandas DataFrame."""
@@ -181,15 +210,24 @@ def _frame(predictions: Sequence[Prediction]) -> Any:
     return pd.concat(frames, ignore_index=True)
 
 
+def evidence_of(deployment: Deployment) -> str:
+    """What stands behind the times: nothing measured yet, whatever the engine."""
+    if deployment.engine.id == "ideal":
+        return "ideal machine; no measurements behind it"
+    return f"memory and schedule of {deployment.engine.name}; times of the ideal machine, no measurements behind them"
+
+
 @overload
 def predict(
     deployment: Deployment, *, prompt_tokens: Any, output_tokens: int, batch: Any = 1, images: Any = 0,
-    image_size: tuple[int, int] = IMAGE_SIZE,
+    image_size: tuple[int, int] = IMAGE_SIZE, prefix_tokens: Any = 0, shared_tokens: Any = 0,
+    drafting: Drafting | None = None,
 ) -> Prediction: ...  # fmt: skip
 @overload
 def predict(
     deployment: Sequence[Deployment], *, prompt_tokens: Any, output_tokens: int, batch: Any = 1, images: Any = 0,
-    image_size: tuple[int, int] = IMAGE_SIZE,
+    image_size: tuple[int, int] = IMAGE_SIZE, prefix_tokens: Any = 0, shared_tokens: Any = 0,
+    drafting: Drafting | None = None,
 ) -> Comparison: ...  # fmt: skip
 def predict(
     deployment: Deployment | Sequence[Deployment],
@@ -199,10 +237,13 @@ def predict(
     batch: Any = 1,
     images: Any = 0,
     image_size: tuple[int, int] = IMAGE_SIZE,
+    prefix_tokens: Any = 0,
+    shared_tokens: Any = 0,
+    drafting: Drafting | None = None,
 ) -> Prediction | Comparison:
     """TTFT, TPOT, end-to-end time, speed and memory of a static batch.
 
-        TTFT = the pass over all prompts at once, towers included
+        TTFT = the passes over all prompts, towers included: one, or as many as the engine's token budget makes of them
         TPOT = (1 / (N − 1)) · Σ_{i = 0..N−2} decode pass at n_past = prompt + i
         E2E  = TTFT + (N − 1) · TPOT
 
@@ -219,6 +260,10 @@ def predict(
         N, tokens generated for each [token]; 0 for an encoder, which generates none.
     images, image_size : int or array, (height, width)
         Images of each prompt, and their size [1, pixel]; their tokens count as prompt.
+    prefix_tokens, shared_tokens : int or array
+        Of each prompt, what a prefix cache has of it, and what all prompts begin with [token]: see `first_token`.
+    drafting : Drafting, optional
+        Speculative decoding: TPOT is then the mean of a round over the tokens it gives, over all contexts (`speculate`).
 
     Returns
     -------
@@ -227,7 +272,7 @@ def predict(
 
     Notes
     -----
-    Assumes one batch that starts and ends together, nothing queueing, all prompts in one pass.
+    Assumes one batch that starts and ends together, nothing queueing, decodes that wait for the last prompt.
 
     Examples
     --------
@@ -237,30 +282,41 @@ def predict(
     >>> round(p.ttft_floor_s * 1e3), round(p.tpot_floor_s * 1e3, 2), p.memory.fits
     (240, 5.16, True)
     """
-    if not isinstance(deployment, Deployment):
-        members = tuple(deployment) if isinstance(deployment, (list, tuple)) else (deployment,)
-        for member in members:
-            require(member, Deployment, "predict(deployment)")
-        if not members:
-            raise SpecError("predict: expected at least one deployment, got an empty list")
-        return Comparison(
-            tuple(
-                predict(d, prompt_tokens=prompt_tokens, output_tokens=output_tokens, batch=batch, images=images,
-                        image_size=image_size)
-                for d in members
-            )
-        )  # fmt: skip
+    asked: dict[str, Any] = {
+        "prompt_tokens": prompt_tokens, "output_tokens": output_tokens, "batch": batch, "images": images,
+        "image_size": image_size, "prefix_tokens": prefix_tokens, "shared_tokens": shared_tokens, "drafting": drafting,
+    }  # fmt: skip
+    if isinstance(deployment, Deployment):
+        return _predict(deployment, **asked)
+    members = tuple(deployment) if isinstance(deployment, (list, tuple)) else (deployment,)
+    for member in members:
+        require(member, Deployment, "predict(deployment)")
+    if not members:
+        raise SpecError("predict: expected at least one deployment, got an empty list")
+    return Comparison(tuple(_predict(d, **asked) for d in members))
+
+
+def _predict(
+    deployment: Deployment, *, prompt_tokens: Any, output_tokens: int, batch: Any, images: Any,
+    image_size: tuple[int, int], prefix_tokens: Any, shared_tokens: Any, drafting: Drafting | None,
+) -> Prediction:  # fmt: skip
+    """Of one deployment."""
+    if drafting is not None and not isinstance(drafting, Drafting):
+        raise SpecError(f"drafting: expected a Drafting(drafter=…, n_drafts=…, acceptance=…), got {shown(drafting)}")
     n_out = _n_output(output_tokens, deployment.model)
     given = asked_for(prompt_tokens=prompt_tokens, batch=batch)
     _room_to_grow(given["prompt_tokens"], n_out)
     prompt, n_seq = given["prompt_tokens"], given["batch"]
     asks = request(deployment.model, prompt_tokens=prompt, images=images, image_size=image_size)
-    first = prefill(deployment, prompt_tokens=prompt, batch=n_seq, images=images, image_size=image_size)
-    n_steps = max(n_out - 1, 0)
-    memory_tokens = asks.n_memory if deployment.model.remembers else None
-    steps = partial(decode, deployment, batch=n_seq, memory_tokens=memory_tokens)
-    mean = steps(context_tokens=asks.n_new + (n_steps - 1) / 2.0) if n_steps else None
-    tpot, tpot_floor = _means(deployment, asks, n_seq, n_steps) if n_steps else (None, None)
+    first = first_token(
+        deployment, prompt_tokens=prompt, batch=n_seq, images=images, image_size=image_size,
+        prefix_tokens=prefix_tokens, shared_tokens=shared_tokens,
+    )  # fmt: skip
+    hit = hit_tokens(deployment, n_new=asks.n_new, prefix_tokens=as_num(prefix_tokens))
+    decoding = Decoding(deployment, asks, n_seq, as_num(shared_tokens), drafting, max(n_out - 1, 0))
+    tpot, tpot_floor = decoding.means() if decoding.n_steps else (None, None)
+    mean, round_ = decoding.at_the_mean() if decoding.n_steps else (None, None)
+    n_steps = decoding.n_steps
     return Prediction(
         deployment=deployment,
         prompt_tokens=prompt,
@@ -268,9 +324,13 @@ def predict(
         batch=n_seq,
         images=images,
         image_size=image_size,
+        prefix_tokens=hit,
+        shared_tokens=as_num(shared_tokens),
         request=asks,
         prefill=first,
         decode=mean,
+        drafting=drafting,
+        speculation=round_,
         ttft_s=first.seconds,
         ttft_floor_s=first.floor_s,
         ttft_bound=first.bound,
@@ -279,8 +339,29 @@ def predict(
         tpot_bound=None if mean is None else mean.bound,
         e2e_s=first.seconds + (n_steps * tpot if tpot is not None else 0.0),
         e2e_floor_s=first.floor_s + (n_steps * tpot_floor if tpot_floor is not None else 0.0),
-        memory=memory(deployment, context_tokens=asks.n_new + n_steps, batch=n_seq, memory_tokens=memory_tokens),
-    )
+        memory=memory(
+            deployment, context_tokens=asks.n_new + n_steps, batch=n_seq, memory_tokens=decoding.memory_tokens,
+            shared_tokens=shared_tokens, beside=None if drafting is None else beside(drafting.drafter, deployment),
+        ),
+    )  # fmt: skip
+
+
+def again(prediction: Prediction, deployment: Deployment | None = None, **changes: Any) -> Prediction:
+    """The same request of another deployment, or a changed request.
+
+    >>> from roofline.specs.catalog import hardware, model
+    >>> d = Deployment(model=model("llama-3.1-8b"), hardware=hardware("h100-sxm-80gb"))
+    >>> again(predict(d, prompt_tokens=512, output_tokens=8), batch=4).batch
+    4.0
+    """
+    p = prediction
+    asked = {
+        name: getattr(p, name)
+        for name in (
+            "prompt_tokens", "output_tokens", "batch", "images", "image_size", "prefix_tokens", "shared_tokens", "drafting"
+        )
+    }  # fmt: skip
+    return predict(deployment or p.deployment, **asked | changes)
 
 
 def _n_output(value: Any, model: Model) -> int:
@@ -297,28 +378,3 @@ def _n_output(value: Any, model: Model) -> int:
 
 def _room_to_grow(prompt: Num, n_out: int) -> None:
     checked(prompt, name="prompt_tokens", low=1.0, high=MAX_TOKENS - n_out)
-
-
-def _means(deployment: Deployment, asks: Request, n_seq: Num, n_steps: int) -> tuple[Num, Num]:
-    """Mean seconds and mean floor of all N − 1 decode passes: summed along a last axis, in bounded memory."""
-    shape = np.broadcast_shapes(np.shape(asks.n_new), np.shape(n_seq), np.shape(asks.n_memory))
-    at_once = max(1, STEP_POINTS // math.prod(shape))
-    remembers = deployment.model.remembers
-    seconds: Num = 0.0
-    floor: Num = 0.0
-    for start in range(0, n_steps, at_once):
-        step = np.arange(start, min(start + at_once, n_steps), dtype=np.float64)
-        passes = decode(
-            deployment,
-            context_tokens=np.expand_dims(asks.n_new, -1) + step,
-            batch=np.expand_dims(n_seq, -1),
-            memory_tokens=np.expand_dims(asks.n_memory, -1) if remembers else None,
-        )
-        seconds, floor = seconds + _summed(passes.seconds), floor + _summed(passes.floor_s)
-    return seconds / n_steps, floor / n_steps
-
-
-def _summed(value: Num) -> Num:
-    """Σ along the last axis; a plain float where nothing else is left."""
-    total = np.sum(value, axis=-1)
-    return total if np.ndim(total) else float(total)

@@ -8,58 +8,25 @@ clock: a verification is `Seqs(n_new=k + 1, n_logits=k + 1)`, a draft the decode
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from roofline.answers.drafters import Drafter, beside, draft_of
 from roofline.answers.inputs import memory_tokens_of
-from roofline.answers.memory import memory
+from roofline.answers.memory import Beside, memory
 from roofline.answers.phases import asked_for, decode, timed
 from roofline.errors import SpecError, Unsupported, require, shown
 from roofline.num import Num, checked, common_shape, same, whole
 from roofline.specs.deployment import Deployment
-from roofline.specs.layers import Group
-from roofline.specs.model import Model, Mtp
-from roofline.specs.towers import Product
 from roofline.timing.clock import Timing
-from roofline.work.matmul import weight_bytes
 from roofline.work.step import Seqs
 
-__all__ = ["Drafter", "DrafterKind", "Speculation", "best_n_drafts", "break_even_batch", "expected_tokens", "speculate"]
+__all__ = ["Speculation", "best_n_drafts", "break_even_batch", "expected_tokens", "speculate"]
 
 MAX_DRAFTS = 256
 MAX_BATCH = 100_000
-
-DrafterKind: TypeAlias = Literal["draft_model", "mtp", "ngram"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Drafter:
-    """Who guesses the tokens; the kinds are spelled as vLLM's `method`.
-
-        draft_model   k decode passes of `deployment`, on the target's chips; it has weights and a cache of its own
-        mtp           k passes of the target's prediction module: (2·D, D), one layer, the head; each module has a cache
-        ngram         nothing: drafts are looked up in the prompt
-
-    >>> from roofline.specs.catalog import hardware, model
-    >>> Drafter(kind="draft_model", deployment=Deployment(model=model("llama-3.2-1b"), hardware=hardware("h200")))
-    Drafter(kind='draft_model', deployment=Deployment(llama-3.2-1b on 1 × h200-sxm-141gb, ...))
-    """
-
-    kind: DrafterKind
-    deployment: Deployment | None = None
-
-    def __post_init__(self) -> None:
-        """A draft model comes with its deployment, the others without one."""
-        if self.kind not in get_args(DrafterKind):
-            raise SpecError(f'drafter: expected kind "draft_model", "mtp" or "ngram", got {shown(self.kind)}')
-        if self.kind == "draft_model":
-            require(self.deployment, Deployment, 'Drafter(kind="draft_model", deployment=…)')
-        elif self.deployment is not None:
-            raise SpecError(f"drafter: {self.kind} has no deployment of its own; leave it out, or use draft_model")
-        if self.deployment is not None and not self.deployment.model.generates:
-            raise SpecError(f"drafter: {self.deployment.model.id} is an encoder: it gives no tokens; use a decoder")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -232,10 +199,9 @@ def speculate(
         raise Unsupported(f"speculate: {deployment.model.id} reads a source text; ask it of a decoder")
     given = _asked(n_drafts=n_drafts, acceptance=acceptance, context_tokens=context_tokens, batch=batch)
     k, alpha, context, n_seq = given.values()
-    tokens, draft = _series(alpha, k), _draft_of(drafter, deployment)
+    tokens, draft = _series(alpha, k), draft_of(drafter, deployment)
     unread = tokens if drafter.kind == "mtp" else 1.0 + alpha**k
-    mtp = deployment.model.mtp if drafter.kind == "mtp" else None
-    weights, cache = _held(draft, mtp, context=context + k, n_seq=n_seq)
+    weights, cache = _held(beside(drafter, deployment), context=context + k, n_seq=n_seq)
     verify = _pass(deployment, n_new=k + 1.0, n_past=context, n_logits=k + 1.0, given=given)
     plain = decode(deployment, context_tokens=context, batch=n_seq)
     return Speculation(
@@ -350,48 +316,9 @@ def _pass(d: Deployment, *, n_new: Num, n_past: Num, n_logits: Num = 1.0, given:
     return timed(d, seqs, asked=given, repeats=True)
 
 
-def _draft_of(drafter: Drafter, target: Deployment) -> Deployment | None:
-    """What makes a draft for a target, as a deployment of its own; none where nothing runs. A module stands on one stage."""
-    if drafter.kind == "mtp":
-        plan = target.plan.model_copy(update={"pp": 1, "stages": None, "microbatches": None})
-        module, precision = _module_of(target.model), target.precision
-        return Deployment(model=module, hardware=target.hardware, plan=plan, precision=precision, engine=target.engine)
-    draft = drafter.deployment
-    if draft is not None and (draft.hardware != target.hardware or draft.n_chips > target.n_chips):
-        here, there = (f"{d.n_chips} × {d.hardware.id}" for d in (target, draft))
-        raise SpecError(f"drafter: expected {draft.model.id} on chips of the target's {here}, got {there}")
-    return draft
-
-
-def _module_of(model: Model) -> Model:
-    """A prediction module as a model: hidden state and embedding joined by (2·D, D), a layer, a norm, the head."""
-    if (mtp := model.mtp) is None:
-        raise Unsupported(
-            f"drafter: {model.id}, as described here, has no mtp (multi-token prediction) module; use draft_model or "
-            "ngram, or a model that has one, such as deepseek-v3"
-        )
-    norms = max(mtp.n_norms - 1, 0) * model.norm.n_params(model.d_model)  # before the join; the last is the final one
-    changes: dict[str, Any] = {
-        "id": f"{model.id}-mtp",
-        "layers": (Group(layers=(mtp.layer,)),),
-        "readout": (Product(name="mtp_join", d_in=2 * model.d_model, d_out=model.d_model),),
-        "formats": model.formats | {"mtp_join": model.dtype},  # quantisers leave it alone
-        "final_norm": mtp.n_norms > 0,
-        "vectors": {"mtp_norms": norms},
-    }
-    return model.model_copy(update=changes | {"side_embedding": None, "towers": (), "mtp": None})
-
-
-def _held(draft: Deployment | None, mtp: Mtp | None, *, context: Num, n_seq: Num) -> tuple[float, Num]:
+def _held(there: Beside | None, *, context: Num, n_seq: Num) -> tuple[float, Num]:
     """Weights, and cache with recurrent state, that a drafter holds besides the target; each thing once [B]."""
-    if draft is None:
+    if there is None:
         return 0.0, n_seq * 0.0
-    held = memory(draft, context_tokens=context, batch=n_seq)
-    weights, cache = held.weight_bytes, held.kv_bytes + held.state_bytes
-    if mtp is None:
-        return weights, cache
-    model, numerics = draft.model, draft.numerics
-    tied = model.head is not None and model.head.tied
-    tables = (model.head_matrix,) if tied else (model.head_matrix, model.embedding_matrix)
-    shared = 0.0 if mtp.own_tables else sum(weight_bytes(table, numerics=numerics) for table in tables)
-    return mtp.n_modules * (weights - shared), mtp.n_modules * cache
+    held = memory(there.deployment, context_tokens=context, batch=n_seq)
+    return there.n * (held.weight_bytes - there.less_bytes), there.n * (held.kv_bytes + held.state_bytes)

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from strategies import Spec, as_chip, as_model, chip_specs, layer_specs, model_specs, precisions, times_faster
 
 import roofline as rl
+from roofline.answers.drafters import Drafter, DrafterKind
 from roofline.answers.speculation import (
-    Drafter,
-    DrafterKind,
     Speculation,
     best_n_drafts,
     break_even_batch,

@@ -1,0 +1,87 @@
+"""The tokens after the first: N − 1 passes of a growing context, or rounds of drafts over it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from roofline.answers.drafters import Drafting
+from roofline.answers.inputs import Request
+from roofline.answers.phases import decode
+from roofline.answers.speculation import Speculation, speculate
+from roofline.errors import Unsupported
+from roofline.num import Num
+from roofline.specs.deployment import Deployment
+from roofline.timing.clock import Timing
+
+__all__ = ["Decoding"]
+
+STEP_POINTS = 2_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Decoding:
+    """The N − 1 steps after the first token: plain passes, or rounds of drafts."""
+
+    deployment: Deployment
+    asks: Request
+    n_seq: Num
+    shared: Num
+    drafting: Drafting | None
+    n_steps: int
+
+    @property
+    def memory_tokens(self) -> Num | None:
+        """Tower outputs that are cross-attended to, of a model that remembers any [token]."""
+        return self.asks.n_memory if self.deployment.model.remembers else None
+
+    def at_the_mean(self) -> tuple[Timing, Speculation | None]:
+        """The pass at the mean context, and the round it verifies."""
+        context = self.asks.n_new + (self.n_steps - 1) / 2.0
+        if self.drafting is None:
+            return self._plain(context, self.n_seq, self.memory_tokens, self.shared), None
+        round_ = self._round(context, self.n_seq)
+        return round_.verify, round_
+
+    def means(self) -> tuple[Num, Num]:
+        """Mean seconds and mean floor of a token over all steps: summed along a last axis, in bounded memory."""
+        asks, wide = self.asks, partial(np.expand_dims, axis=-1)
+        shape = np.broadcast_shapes(*(np.shape(x) for x in (asks.n_new, self.n_seq, asks.n_memory, self.shared)))
+        at_once = max(1, STEP_POINTS // math.prod(shape))
+        seconds: Num = 0.0
+        floor: Num = 0.0
+        for start in range(0, self.n_steps, at_once):
+            step = np.arange(start, min(start + at_once, self.n_steps), dtype=np.float64)
+            context = wide(asks.n_new) + step
+            if self.drafting is None:
+                remembered = None if self.memory_tokens is None else wide(self.memory_tokens)
+                passes = self._plain(context, wide(self.n_seq), remembered, wide(self.shared))
+                token_s, token_floor_s = passes.seconds, passes.floor_s
+            else:
+                round_ = self._round(context, wide(self.n_seq))
+                token_s, token_floor_s = round_.tpot_s, round_.tpot_floor_s
+            seconds, floor = seconds + _summed(token_s), floor + _summed(token_floor_s)
+        return seconds / self.n_steps, floor / self.n_steps
+
+    def _plain(self, context: Num, n_seq: Num, memory_tokens: Num | None, shared: Num) -> Timing:
+        return decode(
+            self.deployment, context_tokens=context, batch=n_seq, memory_tokens=memory_tokens, shared_tokens=shared
+        )
+
+    def _round(self, context: Num, n_seq: Num) -> Speculation:
+        d = self.drafting
+        if d is None:
+            raise Unsupported("a round of drafts needs somebody who drafts")
+        return speculate(
+            self.deployment, drafter=d.drafter, n_drafts=d.n_drafts, acceptance=d.acceptance, context_tokens=context,
+            batch=n_seq,
+        )  # fmt: skip
+
+
+def _summed(value: Num) -> Num:
+    """Σ along the last axis; a plain float where nothing else is left."""
+    total = np.sum(value, axis=-1)
+    return total if np.ndim(total) else float(total)
