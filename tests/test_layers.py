@@ -36,7 +36,8 @@ FLOORS: tuple[tuple[str, ...], ...] = tuple(
         (
             "answers.",
             "inputs records tiers caches phases memory chunks mixed drafters speculation decoding prediction "
-            "whatif levers sensitivity cost breakeven energy weights offload disaggregation ladder eager serving simulate sizing",
+            "whatif fitting levers sensitivity cost breakeven energy weights offload transfer disaggregation ladder eager "
+            "lever_table serving simulate sizing",
         ),
         ("evidence.", "measurements readers calibration accuracy reference"),
         ("views.", "sweep plot walkthrough report dashboard cli"),

@@ -11,148 +11,20 @@ from typing import Any, cast
 
 import numpy as np
 
+from roofline.answers.drafters import Drafting
 from roofline.answers.inputs import request
 from roofline.answers.memory import memory
-from roofline.answers.offload.cached import sequence_bytes
-from roofline.answers.phases import asked_for, prefill
+from roofline.answers.phases import asked_for
 from roofline.answers.prediction import Prediction, predict
 from roofline.answers.records import Answer
-from roofline.answers.tiers import exposed_seconds, plain
+from roofline.answers.tiers import plain
+from roofline.answers.transfer import KvTransfer, break_even_bytes_per_s, kv_transfer, n_links_of, wire
 from roofline.errors import SpecError, require, shown
-from roofline.num import Num, checked, common_shape, same, whole
+from roofline.num import Num, checked, same, whole
 from roofline.specs.deployment import Deployment
 from roofline.specs.hardware import Link
 
-__all__ = ["KvTransfer", "Split", "break_even_bytes_per_s", "kv_transfer", "links_of", "split"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class KvTransfer(Answer):
-    """What a batch of prompts leaves in memory, and how long a link takes to move it.
-
-    `transfer_s` is what comes after the prefill where all of it leaves then; `exposed_s` what does where each layer's cache
-    leaves while later layers compute. `bytes_per_s` is the rate of all links that work together.
-    """
-
-    prompt_tokens: Num
-    batch: Num
-    moved_bytes: Num
-    bytes_per_s: Num
-    latency_s: Num
-    prefill_s: Num
-    transfer_s: Num
-    exposed_s: Num
-
-
-def kv_transfer(
-    deployment: Deployment, *, prompt_tokens: Any, link: Any, latency_s: Any = None, n_links: Any = None, batch: Any = 1
-) -> KvTransfer:
-    """Time to move the cache of a batch of prompts out of the pool that computed it.
-
-        moved_bytes = B · (cache of the prompt + recurrent state)
-        transfer_s  = α + moved_bytes / (links · rate)
-        exposed_s   = α + max(X / L, X − P · (L − 1) / L),   X the transfer without α, P the prefill: `exposed_seconds`
-
-    Parameters
-    ----------
-    deployment : Deployment
-        The pool that prefills.
-    prompt_tokens, batch : int or array
-        Tokens of each prompt, and prompts in the pass [token, 1].
-    link : Link, float or array
-        A link of the catalogue, such as `hardware("h100").links.scale_out` (to one neighbour, where that differs), or a rate
-        [B/s]; `math.inf` for none.
-    latency_s : float or array, optional
-        α [s]: the link's, or 0 of a plain rate. Parts follow each other on the link, so it counts once.
-    n_links : int or array, optional
-        Links that move a batch together [1]; by default each chip that holds a part of it has one (`links_of`).
-
-    Notes
-    -----
-    Assumes equal layers and equal shares of the chips, an idle link, a cache of the same format and layout at both ends, and
-    that the copy slows no pass. Windows move what they keep, recurrent layers their state.
-
-    Examples
-    --------
-    Llama-3.1-8B: 2048 tokens of 128 KiB are 256 MiB; 5.4 ms on NDR InfiniBand, all but a layer's share of it hidden.
-
-    >>> from roofline.specs.catalog import hardware, model
-    >>> d = Deployment(model=model("llama-3.1-8b"), hardware=hardware("h100-sxm-80gb"))
-    >>> t = kv_transfer(d, prompt_tokens=2048, link=d.hardware.links.scale_out)
-    >>> t.moved_bytes / 2**20, round(t.transfer_s * 1e3, 1), round(t.exposed_s * 1e3, 2)
-    (256.0, 5.4, 0.17)
-    """
-    require(deployment, Deployment, "kv_transfer(deployment)")
-    given: dict[str, Any] = asked_for(prompt_tokens=prompt_tokens, batch=batch)
-    rate, alpha = _wire(link, latency_s=latency_s)
-    width = _n_links(deployment, n_links, batch=given["batch"])
-    common_shape(**given, link=rate, latency_s=alpha, n_links=width)
-    moved, prefill_s = _moved_bytes(deployment, **given), prefill(deployment, **given).seconds
-    moving_s = moved / (rate * width)
-    exposed_s = exposed_seconds(moving_s, computing_s=prefill_s, n_layers=deployment.model.n_layers)
-    return KvTransfer(
-        **given,
-        moved_bytes=moved,
-        bytes_per_s=rate * width,
-        latency_s=alpha,
-        prefill_s=prefill_s,
-        transfer_s=alpha + moving_s,
-        exposed_s=alpha + exposed_s,
-    )
-
-
-def break_even_bytes_per_s(deployment: Deployment, *, prompt_tokens: Any, batch: Any = 1) -> Num:
-    """The link a prefill pool needs, for caches to leave as fast as they are made.  [B/s of one replica]
-
-        moved_bytes / P  =  kv_bytes_per_token · prompt tokens per second,   where every token caches as much
-
-    P is the floor of the prefill: no engine makes them faster, so a link at this rate always keeps up, and what is exposed
-    of an overlapped transfer is a layer's share.
-
-    Examples
-    --------
-    Llama-3.1-8B on an H100, 2048 tokens: 131,072 B · 68,300 tokens/s.
-
-    >>> from roofline.specs.catalog import hardware, model
-    >>> d = Deployment(model=model("llama-3.1-8b"), hardware=hardware("h100-sxm-80gb"))
-    >>> round(break_even_bytes_per_s(d, prompt_tokens=2048) / 1e9, 1)
-    8.9
-    """
-    require(deployment, Deployment, "break_even_bytes_per_s(deployment)")
-    given: dict[str, Any] = asked_for(prompt_tokens=prompt_tokens, batch=batch)
-    return _moved_bytes(deployment, **given) / prefill(deployment, **given).floor_s
-
-
-def links_of(deployment: Deployment, *, batch: Num = 1.0) -> Num:
-    """Chips of a replica that hold a part of a batch, each with a link of its own: one rank's for one sequence.  [1]"""
-    n_chips = float(deployment.n_chips)
-    return same(np.minimum(n_chips, n_chips / deployment.plan.dp * batch), batch)
-
-
-def _moved_bytes(deployment: Deployment, *, prompt_tokens: Num, batch: Num) -> Num:
-    """Cache and state of B prompts; of an encoder-decoder model, what its decoder attends to."""
-    asks = request(deployment.model, prompt_tokens=prompt_tokens)
-    return sequence_bytes(deployment, tokens=asks.n_new, n_seq=batch, memory_tokens=asks.n_memory)
-
-
-def _wire(*links: Any, latency_s: Any) -> tuple[Num, Num]:
-    """The rate and the latency of a way over several links: the slowest, and the longest."""
-    rate = min(_link_rate(link) for link in links)
-    if latency_s is not None:
-        return rate, checked(latency_s, name="latency_s", low=0.0)
-    return rate, max(link.latency_s if isinstance(link, Link) else 0.0 for link in links)
-
-
-def _link_rate(link: Any) -> Num:
-    if not isinstance(link, Link):
-        return checked(link, name="link", low=0.0, high=np.inf, above=True)
-    rate = link.pair_bytes_per_s or link.bytes_per_s
-    if rate is None:
-        raise SpecError(f"link: no rate is known of {link.name or link.kind}; pass link= in B/s")
-    return rate
-
-
-# Two pools
+__all__ = ["Split", "split"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -291,6 +163,8 @@ def split(
     n_prefill: Any = 1,
     n_decode: Any = 1,
     overlap: bool = True,
+    prefix_tokens: Any = 0,
+    drafting: Drafting | None = None,
 ) -> Split:
     """Prefill and decode on pools of their own, of the same chips or of different ones.
 
@@ -314,6 +188,8 @@ def split(
         Replicas of each pool [1].
     overlap : bool
         Whether a layer's cache leaves while later layers compute.
+    prefix_tokens, drafting
+        As in `predict`: what the prefill pool's prefix cache has of each prompt; who drafts in the decode pool.
 
     Notes
     -----
@@ -334,11 +210,13 @@ def split(
     _one_model(prefill, decode)
     if not isinstance(overlap, bool):
         raise SpecError(f"overlap: expected True or False, got {shown(overlap)}")
-    first = predict(prefill, prompt_tokens=prompt_tokens, output_tokens=1, batch=prefill_batch)
-    rest = _decoding(decode, prompt_tokens=prompt_tokens, output_tokens=output_tokens, batch=decode_batch)
+    first = predict(
+        prefill, prompt_tokens=prompt_tokens, output_tokens=1, batch=prefill_batch, prefix_tokens=prefix_tokens
+    )
+    rest = _decoding(decode, drafting, prompt_tokens=prompt_tokens, output_tokens=output_tokens, batch=decode_batch)
     wires = _scale_out(prefill, decode) if link is None else [link]
-    rate, alpha = _wire(*wires, latency_s=latency_s)
-    here, there = (_n_links(d, n_links, batch=p.batch) for d, p in ((prefill, first), (decode, rest)))
+    rate, alpha = wire(*wires, latency_s=latency_s)
+    here, there = (n_links_of(d, n_links, batch=p.batch) for d, p in ((prefill, first), (decode, rest)))
     moved = kv_transfer(
         prefill,
         prompt_tokens=prompt_tokens,
@@ -346,6 +224,7 @@ def split(
         latency_s=alpha,
         n_links=np.minimum(here, there),
         batch=prefill_batch,
+        prefix_tokens=prefix_tokens,
     )
     givers = checked(n_prefill, name="n_prefill", low=0.0, above=True)
     takers = checked(n_decode, name="n_decode", low=0.0, above=True)
@@ -375,7 +254,9 @@ def _one_model(prefill: Deployment, decode: Deployment) -> None:
         raise SpecError(f"split: the cache moves as it is, but prefill makes {ours} and decode reads {theirs}; use one")
 
 
-def _decoding(deployment: Deployment, *, prompt_tokens: Any, output_tokens: int, batch: Any) -> Prediction:
+def _decoding(
+    deployment: Deployment, drafting: Drafting | None, *, prompt_tokens: Any, output_tokens: int, batch: Any
+) -> Prediction:
     """The decode pool's prediction, at the largest batch that fits where none is given."""
     checked(output_tokens, name="output_tokens: of which the prefill pool makes the first", low=2.0)
     if batch is None:
@@ -384,7 +265,7 @@ def _decoding(deployment: Deployment, *, prompt_tokens: Any, output_tokens: int,
         longest = asks.n_new + (output_tokens - 1.0)
         most = memory(deployment, context_tokens=longest, memory_tokens=outputs).max_batch
         batch = np.maximum(most, 1.0)
-    return predict(deployment, prompt_tokens=prompt_tokens, output_tokens=output_tokens, batch=batch)
+    return predict(deployment, prompt_tokens=prompt_tokens, output_tokens=output_tokens, batch=batch, drafting=drafting)
 
 
 def _scale_out(*pools: Deployment) -> list[Link]:
@@ -394,7 +275,3 @@ def _scale_out(*pools: Deployment) -> list[Link]:
             raise SpecError(f"link: the file of {chip.id} gives no scale-out link; pass link= in B/s")
         links.append(chip.links.scale_out)
     return links
-
-
-def _n_links(deployment: Deployment, given: Any, *, batch: Num) -> Num:
-    return links_of(deployment, batch=batch) if given is None else checked(given, name="n_links", low=1.0)

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
 
+from roofline.answers.fitting import narrower
 from roofline.answers.phases import decode
 from roofline.answers.prediction import Prediction, again
-from roofline.answers.whatif import vary
-from roofline.dtypes import format_named
 from roofline.errors import SpecError
 from roofline.num import Num
 from roofline.specs.deployment import Deployment
-from roofline.specs.precision import Precision
 
-__all__ = ["Lever", "decode_limit", "levers", "ways_to_fit"]
+__all__ = ["Lever", "decode_limit", "levers"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -58,30 +55,10 @@ def _require_scalar(prediction: Prediction) -> None:
 
 
 def _formats(p: Prediction) -> Iterator[Lever]:
-    for label, changed in _narrower(p.deployment):
+    for label, changed in narrower(p.deployment):
         after = again(p, changed)
         if after.memory.fits:
             yield _lever(label, p, changed, ttft_s=float(after.ttft_s), tpot_s=_float(after.tpot_s))
-
-
-def _narrower(d: Deployment) -> Iterator[tuple[str, Deployment]]:
-    """One format made narrower, the other held where it was; what the asked-for units cannot multiply is skipped."""
-    soc, fp8 = d.hardware.kind == "soc", d.hardware.has("fp8")
-    eight, four = ("mlx-8bit", "mlx-4bit") if soc else ("fp8" if fp8 else "int8", "awq")
-    now = {"weights": d.numerics.weights, "kv": d.numerics.kv}
-    for label, field, name in (
-        ("16-bit weights (bf16)", "weights", "bf16"),
-        (f"8-bit weights ({eight})", "weights", eight),
-        (f"4-bit weights ({four})", "weights", four),
-        ("8-bit KV cache", "kv", "fp8" if fp8 else "q8_0"),
-    ):
-        if format_named(name).bits >= 0.9 * now[field].bits:  # as narrow already, give or take its scales
-            continue
-        asked = {"activations": d.precision.activations, "head": d.precision.head}
-        formats = {f: current.name for f, current in now.items()} | {field: name}
-        with suppress(SpecError):
-            precision = Precision(**asked, **formats)
-            yield label, vary(d, precision=precision)
 
 
 def _prefix(p: Prediction) -> Iterator[Lever]:
@@ -133,18 +110,3 @@ def decode_limit(deployment: Deployment, *, context_tokens: float, memory_tokens
     True
     """
     return float(decode(deployment, context_tokens=context_tokens, batch=1e12, memory_tokens=memory_tokens).intensity)
-
-
-def ways_to_fit(prediction: Prediction) -> tuple[str, ...]:
-    """Single changes that make a request fit where it does not, as phrases. Empty where it fits."""
-    _require_scalar(prediction)
-    held = prediction.memory
-    if held.fits:
-        return ()
-    ways = [f"batch {held.max_batch:,.0f} at this context"] if held.max_batch >= 1 else []
-    if held.max_context_tokens >= 1:
-        ways.append(f"at most {held.max_context_tokens:,.0f} tokens each at this batch")
-    for label, changed in _narrower(prediction.deployment):
-        if again(prediction, changed).memory.fits:
-            ways.append(label)
-    return tuple(ways)

@@ -173,7 +173,7 @@ def memory(
     common_shape(context_tokens=context, batch=n_seq, memory_tokens=outputs, shared_tokens=shared)
     chips = [StageMemory(deployment, stage, outputs, other, beside) for stage in range(deployment.plan.pp)]
     over = [chip.allocated(context, n_seq, shared) - chip.budget_bytes for chip in chips]
-    fullest = chips[int(np.argmax([float(np.max(o)) for o in over]))]
+    fullest = chips[int(np.argmax([float(np.max(chip.resident(context, n_seq, shared))) for chip in chips]))]
     most = reduce(np.maximum, over)
     state_here = fullest.state(n_seq)
     kept = _distinct(partial(cache_bytes, model, numerics=numerics, memory_tokens=outputs), context, n_seq, shared)
@@ -273,6 +273,11 @@ class StageMemory:
         )  # fmt: skip
         self.in_flight = 0.0 if tier is None else float(tier.batch_tokens)
 
+    def resident(self, context: Num, n_seq: Num, shared: Num = 0.0) -> Num:
+        """All it holds [B]."""
+        kept = self.held(context, n_seq, shared) + self.state(n_seq)
+        return self.weight_bytes + kept + self.beside_bytes(context, n_seq, shared)
+
     def beside_bytes(self, context: Num, n_seq: Num, shared: Num = 0.0) -> Num:
         """What stands beside the model: weights, and the cache of a model that drafts [B]."""
         if self.beside is None or self.drafts is None:
@@ -311,8 +316,9 @@ class StageMemory:
             batch_tokens=self.in_flight, shared_tokens=same(np.minimum(self._alike(shared), here), here, shared),
         )  # fmt: skip
         crossed = cache_bytes(model, context_tokens=0.0, n_seq=n_here, numerics=numerics, memory_tokens=self.outputs)
-        here_always = (1.0 - self._stays) * self.state(n_seq)  # a cache goes elsewhere, a recurrent state never
-        mine = self._stays * (paged + crossed) + here_always
+        mine = paged + crossed
+        if self._stays < 1.0:  # a cache goes elsewhere, a recurrent state never
+            mine = self._stays * mine + (1.0 - self._stays) * self.state(n_seq)
         if self.beside is None or self.drafts is None:
             return mine
         return mine + self.beside.n * self.drafts.allocated(context, n_seq, shared)

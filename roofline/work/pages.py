@@ -5,7 +5,7 @@ A model may be one chip's share of one (heads and widths divided): every count h
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -140,16 +140,30 @@ def page_pool(model: Model, *, numerics: Numerics, paging: Paging) -> PagePool:
     >>> pool.n_groups, pool.block_bytes
     (6.0, 2621440.0)
     """
+    return _pool_of(_kinds(model, numerics), paging)
+
+
+def _pool_of(many: dict[_Kind, float], paging: Paging) -> PagePool:
+    if paging.windows != "groups":
+        share = _pool_share(many, paging)
+        each = sum(n * k.token_bytes * (1.0 if k.window is None else share) for k, n in many.items())
+        return plain_pool(token_bytes=float(each), page_tokens=paging.tokens)
+    return _grouped(many, paging)
+
+
+def _kinds(model: Model, numerics: Numerics) -> dict[_Kind, float]:
+    """What layers keep, and how many of them keep so."""
     many: dict[_Kind, float] = {}
     for repeat, layer in model.layer_kinds():
         for kind in _kept(layer, numerics):
             if kind.token_bytes or kind.state_bytes:
                 many[kind] = many.get(kind, 0.0) + repeat
-    if paging.windows != "groups":
-        share = paging.pool_ratio if paging.windows == "pool" and len({k.lasts for k in many}) != 1 else 1.0
-        each = sum(n * k.token_bytes * (1.0 if k.window is None else share) for k, n in many.items())
-        return plain_pool(token_bytes=float(each), page_tokens=paging.tokens)
-    return _grouped(many, paging)
+    return many
+
+
+def _pool_share(many: Iterable[_Kind], paging: Paging) -> float:
+    """Tokens that windows have room for, for one of the full layers'; 1 where there is one pool."""
+    return paging.pool_ratio if paging.windows == "pool" and len({k.lasts for k in many}) != 1 else 1.0
 
 
 def _grouped(many: dict[_Kind, float], paging: Paging) -> PagePool:
@@ -242,15 +256,24 @@ def concurrency(pool: PagePool, *, budget_bytes: Num, context_tokens: Num, in_fl
 
 
 def allocated_bytes(
-    model: Model, *, context_tokens: Num, n_seq: Num, numerics: Numerics, paging: Paging, batch_tokens: Num = 0.0
+    model: Model,
+    *,
+    context_tokens: Num,
+    n_seq: Num,
+    numerics: Numerics,
+    paging: Paging,
+    batch_tokens: Num = 0.0,
+    shared_tokens: Num = 0.0,
 ) -> Num:
     """What an engine's cache takes for n_seq sequences of context_tokens each, state included.  [B]
 
         groups       n_seq · blocks_needed · block
         window       Σ_layers n_seq · ⌈min(L, W + f/n_seq)⌉ₚ · bytes a token, f = in_flight · batch_tokens shared by all
-        otherwise    n_seq · ⌈L⌉ₚ · bytes a token; windows held whole, or in a pool of so many tokens
+        pool         as many tokens as full layers ask for, n_seq · ⌈L⌉ₚ, or windows, n_seq · ⌈min(L, W)⌉ₚ / pool_ratio
+        otherwise    n_seq · ⌈L⌉ₚ · bytes a token; windows held whole
 
-    A contiguous cache is rounded up once, for all sequences. Cross-attention's keys and values come besides.
+    Of a shared beginning, s of L tokens, the first sequence holds all and the others what follows it. A contiguous cache is
+    rounded up once, for all sequences. Cross-attention's keys and values come besides.
 
     Parameters
     ----------
@@ -258,22 +281,38 @@ def allocated_bytes(
         Tokens of each; with a contiguous cache the longest that may come [token].
     batch_tokens : Num
         Tokens of a pass [token].
+    shared_tokens : Num
+        Of them, those on whole pages that begin every sequence and are held once [token].
     """
     in_flight = paging.in_flight * batch_tokens
-    pool = page_pool(model, numerics=numerics, paging=paging)
+    many = _kinds(model, numerics)
+    pool = _pool_of(many, paging)
+    first, more = context_tokens, context_tokens - shared_tokens
     if paging.windows == "groups":
-        needed = blocks_needed(pool, context_tokens=context_tokens, in_flight_tokens=in_flight)
-        return n_seq * needed * pool.block_bytes
+        one, other = (blocks_needed(pool, context_tokens=held, in_flight_tokens=in_flight) for held in (first, more))
+        return (one + (n_seq - 1.0) * other) * pool.block_bytes
     state = recurrent_bytes(model, n_seq=n_seq, numerics=numerics)
-    if paging.windows != "window":
-        return _held_tokens(None, context_tokens, n_seq, 0.0, paging) * (pool.block_bytes / paging.tokens) + state
-    kinds = ((repeat, kind) for repeat, layer in model.layer_kinds() for kind in _kept(layer, numerics))
-    held = (n * k.token_bytes * _held_tokens(k.window, context_tokens, n_seq, in_flight, paging) for n, k in kinds)
-    return add_up(held) + state
+    if paging.windows == "window":
+        held = (
+            n * k.token_bytes * _held_tokens(k.window, first, more, n_seq, in_flight, paging) for k, n in many.items()
+        )
+        return add_up(held) + state
+    tokens = _held_tokens(None, first, more, n_seq, 0.0, paging)
+    share = _pool_share(many, paging)
+    for window in {k.window for k in many if k.window is not None and paging.windows == "pool"}:
+        tokens = np.maximum(tokens, _held_tokens(window, first, more, n_seq, 0.0, paging) / share)
+    return same(tokens * (pool.block_bytes / paging.tokens), context_tokens, n_seq, shared_tokens) + state
 
 
-def _held_tokens(window: int | None, context: Num, n_seq: Num, in_flight: Num, paging: Paging) -> Num:
-    """Tokens of whole pages that a layer holds of all sequences."""
-    kept = context if window is None else np.minimum(context, window + in_flight / np.maximum(n_seq, 1.0))
-    at_once, times = (kept * n_seq, 1.0) if paging.contiguous else (kept, n_seq)
-    return same(paged_tokens(at_once, page_tokens=paging.tokens) * times, context, n_seq, in_flight)
+def _held_tokens(window: int | None, first: Num, more: Num, n_seq: Num, in_flight: Num, paging: Paging) -> Num:
+    """Tokens of whole pages that a layer holds of all sequences: `first` of one of them, `more` of each other."""
+    others, limit = n_seq - 1.0, np.inf if window is None else float(window)
+    page = paging.tokens
+    if paging.contiguous:
+        full, kept = first + others * more, np.minimum(first, limit) + others * np.minimum(more, limit)
+        held = paged_tokens(np.minimum(full, kept + in_flight), page_tokens=page)
+    else:
+        room = limit + in_flight / np.maximum(n_seq, 1.0)
+        one, other = (paged_tokens(np.minimum(n, room), page_tokens=page) for n in (first, more))
+        held = one + others * other
+    return same(held, first, more, n_seq, in_flight)

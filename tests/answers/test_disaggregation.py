@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from strategies import chips, deployments, models
 
 import roofline as rl
-from roofline.answers.disaggregation import break_even_bytes_per_s, kv_transfer, links_of, split
+from roofline.answers.disaggregation import split
+from roofline.answers.transfer import break_even_bytes_per_s, kv_transfer, links_of
 
 LAST_BITS = 1e-12
 LLAMA = rl.model("llama-3.1-8b")  # 131,072 B of cache a token

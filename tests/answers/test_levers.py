@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 import roofline as rl
-from roofline.answers.levers import decode_limit, levers, ways_to_fit
+from roofline.answers.fitting import ways_to_fit
+from roofline.answers.levers import decode_limit, levers
+from roofline.answers.prediction import Prediction, again
 
 H100 = rl.hardware("h100-sxm-80gb")
 LLAMA = rl.model("llama-3.1-8b")
@@ -68,15 +70,19 @@ def test_the_limit_of_decode_is_its_work_over_its_own_bytes() -> None:
     assert intensity[-1] == pytest.approx(limit, rel=1e-3)
 
 
+def fitting(p: Prediction) -> tuple[str, ...]:
+    return ways_to_fit(p.deployment, lambda d: again(p, d).memory)
+
+
 def test_ways_to_fit_do_fit() -> None:
     p = rl.predict(
         rl.Deployment(model=LLAMA, hardware=rl.hardware("rtx-4090")), prompt_tokens=8192, output_tokens=2, batch=64
     )
     assert not p.memory.fits
-    ways = ways_to_fit(p)
+    ways = fitting(p)
     assert f"batch {p.memory.max_batch:,.0f} at this context" in ways
     assert rl.memory(p.deployment, context_tokens=8193, batch=p.memory.max_batch).fits
-    assert ways_to_fit(rl.predict(D, **SHAPE)) == ()
+    assert fitting(rl.predict(D, **SHAPE)) == ()
 
 
 def test_levers_of_a_grid_are_refused() -> None:

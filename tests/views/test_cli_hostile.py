@@ -219,7 +219,7 @@ def test_images_are_a_whole_number(capsys: pytest.CaptureFixture[str], files: di
         (["plot", "roofline", "llama-3.1-8b", "h200", "--out", "x" * 300 + ".svg"], "cannot be written"),
         (["plot", "circle", "llama-3.1-8b", "h200"], "plot: expected roofline or latency"),
         (["kv"], "'model'"),
-        (["explain", "llama-3.1-8b"], "'hardware'"),
+        (["explain", "llama-3.1-8b"], "'HARDWARE'"),
         (["nonsense"], "nonsense"),
         (["predict", "llama-3.1-8b", "h200", "--nonsense"], "--nonsense"),
     ],

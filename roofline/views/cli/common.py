@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial, wraps
-from inspect import Parameter, signature
+from collections.abc import Mapping, Sequence
+from functools import partial
 from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -15,18 +14,15 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import numpy as np
 import typer
 
-from roofline.errors import RooflineError, SpecError
-from roofline.specs import catalog
-from roofline.specs.deployment import Deployment
+from roofline.errors import SpecError
 from roofline.specs.model import Model
-from roofline.specs.plan import Plan
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 __all__ = [
-    "Activations", "Attention", "Batch", "Check", "Chips", "Context", "Engine", "Head", "ImageSize", "Images",
-    "Json", "Kv", "ModelName", "Output", "Prompt", "PromptOrUsual", "Search", "Source", "Weights", "build", "laid_out",
+    "Activations", "Attention", "Batch", "Check", "Chips", "Context", "Head", "ImageSize", "Images",
+    "Json", "Kv", "ModelName", "Output", "Prompt", "PromptOrUsual", "Search", "Source", "Weights",
     "print_json", "print_table", "say", "sides", "speak_ascii_where_needed", "table", "usual_prompt", "whole",
 ]  # fmt: skip
 
@@ -37,7 +33,7 @@ ModelName = Annotated[
     ),
 ]
 Chips = Annotated[
-    list[str], typer.Argument(help="One chip or several: name, alias, name:64GB, or a path.", show_default=False)
+    list[str] | None, typer.Argument(help="One chip or several: name, alias, name:64GB, or a path.", show_default=False)
 ]
 Prompt = Annotated[str, typer.Option("--prompt", "-p", help="Prompt tokens of each request.")]
 PromptOrUsual = Annotated[
@@ -70,7 +66,6 @@ Activations = Annotated[
 Head = Annotated[
     str | None, typer.Option(help="Format of the output matrix.  [default: as the weight format leaves it]")
 ]
-Engine = Annotated[str, typer.Option(help="Whose shortfall from the ideal to assume; so far: ideal.")]
 Attention = Annotated[
     str, typer.Option(help="flash (visible pairs, no score traffic) or eager (the full square, moved).")
 ]
@@ -123,84 +118,6 @@ def sides(text: str) -> tuple[int, int]:
         return whole(height, name="--image-size", most=1e6), whole(width, name="--image-size", most=1e6)
     except SpecError:
         raise SpecError(f"--image-size: expected height x width in pixels such as 1024x768, got {text!r}") from None
-
-
-_LAID_OUT: dict[str, Any] = {
-    "tp": (Annotated[int, typer.Option("--tp", help="Tensor parallel: heads and widths split over so many chips.")], 1),
-    "pp": (Annotated[int, typer.Option("--pp", help="Pipeline parallel: layers split over so many stages.")], 1),
-    "ep": (Annotated[int, typer.Option("--ep", help="Expert parallel: experts spread over so many of tp x dp.")], 1),
-    "dp": (Annotated[int, typer.Option("--dp", help="Data-parallel attention: ranks with sequences of their own.")], 1),
-    "cp": (Annotated[int, typer.Option("--cp", help="Context parallel: tokens of a sequence split.")], 1),
-    "stages": (Annotated[
-        str | None, typer.Option("--stages", help="Layers of each stage, as 41,23.  [default: even]")], None),
-    "overlap": (Annotated[
-        float, typer.Option("--overlap", help="Share of link time that other work hides, 0 to 1.")], 0.0),
-}  # fmt: skip
-
-
-def laid_out(command: Callable[..., None]) -> Callable[..., None]:
-    """A command that takes a `plan`, with the options a plan is made of in its place."""
-    own = signature(command, eval_str=True)
-    kept = [parameter for name, parameter in own.parameters.items() if name != "plan"]
-    options = [
-        Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=annotation)
-        for name, (annotation, default) in _LAID_OUT.items()
-    ]
-
-    @wraps(command)
-    def run(**given: Any) -> None:
-        asked = {name: given.pop(name) for name in _LAID_OUT}
-        command(**given, plan=_plan(**asked))
-
-    run.__signature__ = own.replace(parameters=[*kept, *options])  # type: ignore[attr-defined]
-    run.__annotations__ = {p.name: p.annotation for p in (*kept, *options)} | {"return": None}
-    del run.__wrapped__
-    return run
-
-
-def _plan(*, stages: str | None, **ways: Any) -> Plan:
-    if stages is None:
-        return Plan(**ways)
-    parts = tuple(whole(part, name="--stages") for part in stages.split(","))
-    return Plan(**ways | {"pp": len(parts) if ways["pp"] == 1 else ways["pp"]}, stages=parts)
-
-
-def build(
-    model: str,
-    chips: Sequence[str],
-    *,
-    plan: Plan | None = None,
-    weights: str | None = None,
-    kv: str | None = None,
-    activations: str | None = None,
-    head: str | None = None,
-    engine: str = "ideal",
-    search: Sequence[Path] | None = None,
-) -> list[Deployment]:
-    """A deployment of the model on each chip."""
-    spec = catalog.model(model, search=search or ())
-    found = []
-    for chip in [catalog.hardware(name, search=search or ()) for name in chips]:
-        try:
-            found.append(
-                Deployment(
-                    model=spec,
-                    hardware=chip,
-                    weights=weights,
-                    kv=kv,
-                    activations=activations,
-                    head=head,
-                    engine=engine,
-                    plan=plan,
-                )
-            )
-        except RooflineError as error:  # one chip that cannot hides none that can
-            if len(chips) == 1:
-                raise
-            sys.stderr.write(f"left out: {error}\n")
-    if not found:
-        raise SpecError(f"none of {', '.join(chips)} can run {spec.id} in these formats")
-    return found
 
 
 def print_json(schema: str, content: Mapping[str, Any]) -> None:

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 
-from roofline.answers.inputs import request
+from roofline.answers.chunks import budget_tokens, hit_tokens
+from roofline.answers.drafters import Drafting, draft_of
+from roofline.answers.inputs import Request, request
 from roofline.answers.phases import decode, prefill
+from roofline.answers.speculation import speculate
 from roofline.errors import SpecError
+from roofline.num import Num
 from roofline.specs.deployment import Deployment
-from roofline.specs.plan import Plan
 from roofline.timing.clock import Timing
+from roofline.timing.elsewhere import Offloaded
 from roofline.units import format_si
 from roofline.views.cli.common import (
     Activations,
@@ -29,8 +35,6 @@ from roofline.views.cli.common import (
     Source,
     Weights,
     beyond_context,
-    build,
-    laid_out,
     print_json,
     print_table,
     say,
@@ -39,15 +43,16 @@ from roofline.views.cli.common import (
     usual_prompt,
     whole,
 )
-from roofline.views.cli.predict import percent, three
+from roofline.views.cli.options import Ways, build, levered
+from roofline.views.cli.words import percent, seconds, three
 
 __all__ = ["explain"]
 
 
-@laid_out
+@levered
 def explain(
     model: ModelName,
-    hardware: Annotated[str, typer.Argument(help="A chip: name, alias or path.", show_default=False)],
+    hardware: Annotated[str | None, typer.Argument(help="A chip: name, alias or path.", show_default=False)] = None,
     prompt: PromptOrUsual = None,
     context: Annotated[
         str | None,
@@ -72,7 +77,7 @@ def explain(
     head: Head = None,
     json: Json = False,
     search: Search = None,
-    plan: Plan | None = None,
+    ways: Ways | None = None,
 ) -> None:
     """Explain a pass, product by product.
 
@@ -80,35 +85,84 @@ def explain(
     """
     if phase not in ("prefill", "decode", "both"):
         raise SpecError(f"--phase: expected prefill, decode or both, got {phase!r}")
-    (d,) = build(
-        model, [hardware], weights=weights, kv=kv, activations=activations, head=head, search=search, plan=plan
-    )
+    chosen = ways or Ways()
+    formats = {"weights": weights, "kv": kv, "activations": activations, "head": head}
+    pools = build(model, [hardware] if hardware else [], ways=chosen, search=search, **formats)
+    d, decoding = pools[0], pools[-1]
     n_prompt, n_seq = whole(prompt or usual_prompt(d.model), name="--prompt"), whole(batch, name="--batch")
     pictures: Any = {"images": whole(images, name="--images", least=0, most=1e6), "image_size": sides(image_size)}
     asks = request(d.model, prompt_tokens=float(n_prompt), **pictures)
     past = int(asks.n_new) if context is None else whole(context, name="--context", least=0)
     memory = asks.n_memory if source is None else float(whole(source, name="--source", least=0))
-    how: Any = {"batch": n_seq, "attention": attention, "latent": latent, "routing_exponent": routing}
-    passes: dict[str, Timing] = {}
+    how: Any = {"attention": attention, "latent": latent, "routing_exponent": routing}
+    passes: list[_Pass] = []
     if phase != "decode":
-        passes["prefill"] = prefill(d, prompt_tokens=n_prompt, **pictures, **how)
+        passes.append(_reading(d, chosen.prefix_tokens(n_prompt), n_prompt, n_seq, asks, pictures, how))
     if phase != "prefill" and d.model.generates:
         remembered = memory if d.model.remembers or source is not None else None
-        passes["decode"] = decode(d, context_tokens=past, memory_tokens=remembered, **how)
+        drafting = chosen.drafting(decoding, search or ())
+        passes += _answering(decoding, drafting, past, n_seq, min(chosen.shared, past), remembered, how)
     if not passes:
         raise SpecError(f"--phase: {d.model.id} is an encoder: it has no decode; ask prefill")
     if json:
         said = {"model": d.model.id, "hardware": d.hardware.id, "assumed": list(d.model.assumed)}
-        print_json("explain", said | {name: list(_products(t)) for name, t in passes.items()})
+        print_json("explain", said | {p.name: list(_products(p.timing)) for p in passes})
         return
-    longest = {"prefill": max(n_prompt, int(asks.n_new)), "decode": past + 1}
-    for note in _notes(d, max(longest[name] for name in passes)):
+    seen = {p.name: max(n_prompt, int(asks.n_new)) if p.name == "prefill" else past + 1 for p in passes}
+    for note in _notes(d, max(seen.values())):
         say(note)
+    for p in passes:
+        _show(p, exact=exact)
+
+
+@dataclass(frozen=True, slots=True)
+class _Pass:
+    """A pass to show: what it is called, in JSON too; its shape in words; whose it is."""
+
+    name: str
+    shape: str
+    timing: Timing
+    deployment: Deployment
+
+
+def _reading(
+    d: Deployment, hit: int, n_prompt: int, n_seq: int, asks: Request, pictures: dict[str, Any], how: dict[str, Any]
+) -> _Pass:
+    """The pass over the prompts; of prompts that are cut, the last one."""
+    hit = int(hit_tokens(d, n_new=asks.n_new, prefix_tokens=float(hit)))
     read = f" and {asks.n_inputs * asks.n_input_tokens:,.0f} tokens of the tower" if asks.n_inputs else ""
-    new = "1 new token" if asks.n_new == 1 else f"{asks.n_new:,.0f} new tokens"
-    shapes = {"prefill": f"{new}{read}", "decode": f"1 new token after {past:,}"}
-    for name, t in passes.items():
-        _show(name, f"{n_seq:,} × {shapes[name]}", t, d, exact=exact)
+    new, budget = asks.n_new - hit, budget_tokens(d)
+    cuts = d.model.generates and not d.model.reads_a_source and not d.model.remembers
+    if cuts and new * np.ceil(n_seq / d.plan.dp) > budget:
+        n = int(np.ceil(new / budget))
+        size = int(new - (n - 1) * min(budget, new))
+        done = int(asks.n_new) - size
+        t = prefill(d, prompt_tokens=size, n_past=done, batch=1, **how)
+        which = f"the last of {n:,} passes over a prompt" if n > 1 else "one of the prompts, in a pass of its own"
+        return _Pass("prefill", f"{which}: {size:,} new tokens after {done:,}", t, d)
+    t = prefill(d, prompt_tokens=n_prompt - hit, n_past=hit, batch=n_seq, **pictures, **how)
+    words = "1 new token" if new == 1 else f"{new:,.0f} new tokens"
+    found = f" after {hit:,} found in the prefix cache" if hit else ""
+    return _Pass("prefill", f"{n_seq:,} × {words}{found}{read}", t, d)
+
+
+def _answering(
+    d: Deployment, drafting: Drafting | None, past: int, n_seq: int, shared: int, remembered: Num | None,
+    how: dict[str, Any],
+) -> list[_Pass]:  # fmt: skip
+    """The decode pass; with drafts, one that drafts and the one that verifies."""
+    asked: dict[str, Any] = {"context_tokens": past, "batch": n_seq}
+    if drafting is None:
+        t = decode(d, **asked, memory_tokens=remembered, shared_tokens=shared, **how)
+        return [_Pass("decode", f"{n_seq:,} × 1 new token after {past:,}", t, d)]
+    k, drafter = drafting.n_drafts, drafting.drafter
+    round_ = speculate(d, drafter=drafter, n_drafts=k, acceptance=drafting.acceptance, **asked)
+    verify = _Pass("decode", f"{n_seq:,} × {k + 1} new tokens after {past:,}: {k} drafts to verify", round_.verify, d)
+    draft = draft_of(drafter, d)
+    if draft is None or not k:
+        return [verify]
+    one = _Pass("draft", f"{n_seq:,} × 1 draft after {past:,}, of {k}", decode(draft, **asked), draft)
+    return [one, verify]
 
 
 def _notes(d: Deployment, longest: int) -> list[str]:
@@ -143,10 +197,11 @@ def _ratio(a: float, b: float) -> float | None:
     return float(a / b) if a and b else None
 
 
-def _show(phase: str, shape: str, t: Timing, d: Deployment, *, exact: bool) -> None:
+def _show(p: _Pass, *, exact: bool) -> None:
+    d, t = p.deployment, p.timing
     counted = "one layer" if exact else "all layers"
     formats = f"{d.numerics.weights_name} weights, {d.numerics.kv.name} KV"
-    say(f"{phase}: {d.model.id} on {d.hardware.id}, {formats}, {shape}   (counts of {counted}, time of all)")
+    say(f"{p.name}: {d.model.id} on {d.hardware.id}, {formats}, {p.shape}   (counts of {counted}, time of all)")
     figures = ("FLOP", "weights", "KV read", "KV write", "other", "FLOP/B of W", "FLOP/B", "time")
     rows = table("×", "<shape", *figures, "<binds", first="product")
     for row in _products(t):
@@ -172,8 +227,20 @@ def _show(phase: str, shape: str, t: Timing, d: Deployment, *, exact: bool) -> N
     times = f"{format_si(float(t.seconds), 's')}, floor {format_si(float(t.floor_s), 's')}"
     say(f"in all: {work}, {three(t.intensity)} FLOP/B (ridge {three(t.ridge)}), {times}")
     reached = f"{percent(t.mfu)} of the {t.dtype} peak and {percent(t.mbu)} of the bandwidth"
-    say(f"{phase} is {t.bound}-bound on {d.hardware.id}: it reaches {reached}.")
+    if isinstance(t, Offloaded):
+        say(_waiting(t))
+    bound = "bound by another memory" if t.bound == "tier" else f"{t.bound}-bound"
+    say(f"{p.name} is {bound} on {d.hardware.id}: it reaches {reached}.")
     say()
+
+
+def _waiting(t: Offloaded) -> str:
+    """What lies in another memory, and how long the chip waits for it."""
+    o = t.elsewhere
+    rate = o.bytes_per_s if o.compute == "chip" or o.host_bytes_per_s is None else o.host_bytes_per_s
+    there = f"{format_si(float(t.tier_bytes), 'B')} of {o.what} lie in another memory"
+    waits = f"{seconds(t.tier_s)}, of which the chip waits {seconds(t.tier_exposed_s)}"
+    return f"{there}, read at {format_si(float(rate), 'B/s')}: {waits}."
 
 
 def _four(value: float) -> str:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import partial
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from roofline.answers.caches import kv_bytes, state_bytes
+from roofline.answers.drafters import beside
+from roofline.answers.fitting import ways_to_fit
 from roofline.answers.memory import Memory
 from roofline.answers.memory import memory as memory_of
 from roofline.errors import SpecError
@@ -16,7 +20,6 @@ from roofline.specs import catalog
 from roofline.specs.deployment import Deployment
 from roofline.specs.mixers import Compressed
 from roofline.specs.model import Model
-from roofline.specs.plan import Plan
 from roofline.specs.precision import Precision
 from roofline.units import format_bytes
 from roofline.views.cli.common import (
@@ -32,17 +35,21 @@ from roofline.views.cli.common import (
     Source,
     Weights,
     beyond_context,
-    build,
-    laid_out,
     print_json,
     print_table,
     say,
     table,
     whole,
 )
-from roofline.views.cli.predict import ways
+from roofline.views.cli.options import Ways, build, levered
+from roofline.views.cli.words import percent
+from roofline.views.cli.words import ways as ways_of
 from roofline.work.kvcache import token_bytes
+from roofline.work.pages import fragmentation
 from roofline.work.step import MAX_TOKENS
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 __all__ = ["kv", "memory"]
 
@@ -125,10 +132,10 @@ def _ladder(tokens: int) -> list[int]:
     return sorted({max(1, some // 4), max(1, some // 2), some, min(2 * some, int(MAX_TOKENS))})
 
 
-@laid_out
+@levered
 def memory(
     model: ModelName,
-    hardware: Chips,
+    hardware: Chips = None,
     context: Context = "8192",
     batch: Batch = "1",
     weights: Weights = None,
@@ -138,69 +145,146 @@ def memory(
     json: Json = False,
     check: Check = False,
     search: Search = None,
-    plan: Plan | None = None,
+    ways: Ways | None = None,
 ) -> None:
     """Say whether it fits, and how much would.
 
-    Weights and cache against the chip: the largest batch, the longest context.
+    Weights, cache and what an engine reserves against the chip: the largest batch, the longest context, what to change.
     """
     tokens, n_seq = whole(context, name="--context", least=0), whole(batch, name="--batch")
     outputs = None if source is None else whole(source, name="--source", least=0)
-    deployments = build(model, hardware, weights=weights, kv=kv, head=head, search=search, plan=plan)
-    answers = [(d, memory_of(d, context_tokens=tokens, batch=n_seq, memory_tokens=outputs)) for d in deployments]
+    chosen = ways or Ways()
+    deployments = build(model, hardware or (), ways=chosen, search=search, weights=weights, kv=kv, head=head)
+    answers = [(d, _of(d, chosen, search, tokens, n_seq, outputs)) for d in deployments]
     if json:
         listed = [
             {"model": d.model.id, "hardware": d.hardware.id, "weights": d.numerics.weights_name, "kv": d.numerics.kv.name,
-             "context_tokens": tokens, "batch": n_seq} | m.to_dict()
+             "engine": d.engine.id, "context_tokens": tokens, "batch": n_seq, "shared_tokens": min(chosen.shared, tokens),
+             "streamed_bytes_per_chip": m.streamed_bytes_per_chip} | m.to_dict()
             for d, m in answers
         ]  # fmt: skip
         print_json("memory", listed[0] if len(listed) == 1 else {"answers": listed})
     else:
-        first = deployments[0]
-        say(
-            f"{first.model.id}   {first.numerics.weights_name} weights, {first.numerics.kv.name} KV   "
-            f"{n_seq:,} × {tokens:,} tokens   {_per_chip(first)}(weights and cache only; an engine reserves more)"
-        )
-        say()
-        rows = table(
-            "weights", "KV cache", "in all", "capacity", "<fits", "largest batch", "longest context", first="chip"
-        )
-        for d, m in answers:
-            fits = "yes" if m.fits else f"no, {format_bytes(float(m.short_by_bytes))} over"
-            kept = float(m.kv_bytes_per_chip) + float(m.state_bytes_per_chip)
-            sizes = (m.weight_bytes_per_chip, kept, float(m.used_bytes_per_chip), m.capacity_bytes)
-            rows.add_row(
-                d.hardware.id,
-                *(format_bytes(s) for s in sizes),
-                fits,
-                "any" if math.isinf(float(m.max_batch)) else f"{m.max_batch:,.0f}",
-                f"{m.max_context_tokens:,.0f}",
-            )
-        print_table(rows, spare=("longest context", "weights", "KV cache", "capacity"))
-        say()
-        for note in beyond_context(first.model, tokens):
-            say(note)
-        for d, m in answers:
-            say(_sentence(d, m, n_seq))
+        _show(answers, chosen, search, tokens, n_seq, outputs)
     if check and not all(m.fits for _, m in answers):
         raise typer.Exit(4)
 
 
+def _of(
+    d: Deployment, chosen: Ways, search: Sequence[Path] | None, tokens: int, n_seq: int, outputs: int | None
+) -> Memory:
+    """The memory of one deployment, with what stands beside it."""
+    drafting = chosen.drafting(d, search or ())
+    return memory_of(
+        d, context_tokens=tokens, batch=n_seq, memory_tokens=outputs, shared_tokens=min(chosen.shared, tokens),
+        beside=None if drafting is None else beside(drafting.drafter, d),
+    )  # fmt: skip
+
+
+def _show(
+    answers: list[tuple[Deployment, Memory]], chosen: Ways, search: Sequence[Path] | None, tokens: int, n_seq: int,
+    outputs: int | None,
+) -> None:  # fmt: skip
+    first = answers[0][0]
+    formats = f"{first.numerics.weights_name} weights, {first.numerics.kv.name} KV"
+    reserved = f"in {first.engine.name}"
+    if first.engine.id == "ideal":
+        reserved = "(weights and cache only; --engine vllm adds what an engine reserves)"
+    shape = f"{n_seq:,} × {tokens:,} tokens{_shared(chosen.shared)}"
+    say(f"{first.model.id}   {formats}   {shape}   {_per_chip(first)}{reserved}")
+    say()
+    print_table(_table(answers), spare=("longest context", "weights", "KV cache", "capacity"))
+    say()
+    for note in beyond_context(first.model, tokens):
+        say(note)
+    for d, m in answers:
+        say(_sentence(d, m, n_seq))
+        for line in _engine(d, m):
+            say(line)
+        if not m.fits:
+            found = ways_to_fit(d, lambda x: _of(x, chosen, search, tokens, n_seq, outputs))
+            say(f"  Would fit: {'; '.join(found) or 'no single change tried here'}.")
+    for line in _paged(answers[0][0], tokens):
+        say(line)
+    if chosen.prefix_hit is not None:
+        say("A prefix hit saves passes, not memory: its tokens are still held, and attended to.")
+
+
+def _shared(tokens: int) -> str:
+    return f", {tokens:,} of them shared" if tokens else ""
+
+
+def _table(answers: list[tuple[Deployment, Memory]]) -> Table:
+    reserved = any(m.activation_bytes_per_chip or m.runtime_bytes_per_chip for _, m in answers)
+    beside_it = any(float(m.other_bytes_per_chip) for _, m in answers)
+    columns = ["weights", *(["draft"] if beside_it else []), "KV cache", *(["engine"] if reserved else []), "in all"]
+    rows = table(*columns, "capacity", "<fits", "largest batch", "longest context", first="chip")
+    for d, m in answers:
+        fits = "yes" if m.fits else f"no, {format_bytes(float(m.short_by_bytes))} over"
+        kept = float(m.allocated_kv_bytes_per_chip) - _drafted(m)
+        sizes = [m.weight_bytes_per_chip, *([float(m.other_bytes_per_chip)] if beside_it else []), kept]
+        sizes += [m.activation_bytes_per_chip + m.runtime_bytes_per_chip] if reserved else []
+        sizes += [float(m.allocated_bytes_per_chip), m.capacity_bytes]
+        rows.add_row(
+            d.hardware.id,
+            *(format_bytes(s) for s in sizes),
+            fits,
+            "any" if math.isinf(float(m.max_batch)) else f"{m.max_batch:,.0f}",
+            f"{m.max_context_tokens:,.0f}",
+        )
+    return rows
+
+
+def _drafted(m: Memory) -> float:
+    """The drafting model's part of the allocated cache [B]."""
+    return float(m.other_bytes_per_chip) - m.other_weight_bytes_per_chip
+
+
+def _engine(d: Deployment, m: Memory) -> list[str]:
+    """What the engine leaves for the cache, as it would log it."""
+    if m.kv_budget_bytes_per_chip < 0.0 or (d.engine.id == "ideal" and not d.engine.scheduler):
+        return []
+    each = " of each rank" if d.plan.dp > 1 else ""
+    budget, tokens = format_bytes(m.kv_budget_bytes_per_chip), f"{m.kv_tokens:,.0f}"
+    lines = [f"  {d.engine.name} leaves {budget} for the cache{each}: {tokens} tokens."]
+    if d.engine.scheduler:
+        tier = d.engine.tier(d.engine.visible_bytes(d.hardware.memory_bytes), chip=d.hardware.id)
+        most = f"at most {tier.max_seqs:,} sequences at once" if tier.max_seqs < 2**30 else "any number of sequences"
+        if tier.batch_tokens < 2**30:
+            lines.append(f"  Its passes take up to {tier.batch_tokens:,} tokens, {most}.")
+    return lines
+
+
+def _paged(d: Deployment, tokens: int) -> list[str]:
+    """What pages waste, and what whole reservations would."""
+    page = d.engine.pages.tokens
+    if page == 1 or not tokens or d.engine.pages.contiguous:
+        return []
+    longest = d.model.max_context_tokens
+    lost, reserved = (float(fragmentation(float(tokens), page_tokens=n)) for n in (page, max(longest, tokens)))
+    whole_one = (
+        f"reserving {longest:,} tokens for each, as before PagedAttention, would leave {percent(reserved)} empty"
+    )
+    return [f"Pages of {page} tokens leave {percent(lost)} of a sequence's cache empty; {whole_one}."]
+
+
 def _per_chip(d: Deployment) -> str:
-    return f"on each of {d.n_chips}{ways(d.plan)}   " if d.n_chips > 1 else ""
+    return f"on each of {d.n_chips}{ways_of(d.plan)}   " if d.n_chips > 1 else ""
 
 
 def _sentence(d: Deployment, m: Memory, n_seq: int) -> str:
-    share, chip = float(m.kv_bytes_per_chip) / float(m.used_bytes_per_chip), d.hardware.id
+    chip, room = d.hardware.id, m.weight_bytes_per_chip + m.other_weight_bytes_per_chip
+    share = float(m.allocated_kv_bytes_per_chip) / float(m.allocated_bytes_per_chip)
     if m.fits:
-        free = format_bytes(m.capacity_bytes - float(m.used_bytes_per_chip))
+        free = format_bytes(m.kv_budget_bytes_per_chip - float(m.allocated_kv_bytes_per_chip))
         return f"On {chip} it fits with {free} to spare; the cache is {share:.0%} of what is held."
-    if m.weight_bytes_per_chip <= m.capacity_bytes and m.max_batch < 1:
-        one = format_bytes(float(m.kv_bytes_per_chip) / max(1, n_seq // d.plan.dp))
-        room = format_bytes(m.capacity_bytes - m.weight_bytes_per_chip)
-        most = f"{m.max_context_tokens:,.0f} tokens at most at this batch; fewer weight bits make more room"
-        return f"On {chip} it does not fit: the cache of one such sequence is {one}, the weights leave {room}: {most}."
+    if m.kv_budget_bytes_per_chip >= 0.0 and m.max_batch < 1:
+        one = format_bytes(float(m.allocated_kv_bytes_per_chip) / max(1, n_seq // d.plan.dp))
+        left = format_bytes(m.kv_budget_bytes_per_chip)
+        most = f"{m.max_context_tokens:,.0f} tokens at most at this batch"
+        return f"On {chip} it does not fit: the cache of one such sequence is {one}, {left} are left for it: {most}."
     if m.max_batch >= 1:
         return f"On {chip} it does not fit: the cache is {share:.0%} of it. A batch of {m.max_batch:,.0f} would fit."
-    weights = format_bytes(m.weight_bytes_per_chip)
-    return f"On {chip} it does not fit: the weights alone are {weights}; use fewer bits or another chip."
+    what = "the weights alone are" if room > m.capacity_bytes else "weights and what the engine reserves are"
+    taken = room if room > m.capacity_bytes else room + m.activation_bytes_per_chip + m.runtime_bytes_per_chip
+    return f"On {chip} it does not fit: {what} {format_bytes(taken)} of {format_bytes(m.capacity_bytes)}."

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from roofline.answers.inputs import IMAGE_SIZE
 from roofline.answers.caches import state_bytes
+from roofline.answers.inputs import IMAGE_SIZE
 from roofline.errors import SpecError
 from roofline.specs import catalog
 from roofline.specs.ffns import Dense, Moe

@@ -7,45 +7,42 @@ from typing import Annotated, Any
 
 import typer
 
+from roofline.answers.prediction import predict
 from roofline.errors import SpecError, did_you_mean
-from roofline.specs.plan import Plan
 from roofline.views.cli.common import (
     Batch,
     Chips,
-    Engine,
     Kv,
     ModelName,
     Output,
     Prompt,
     Search,
     Weights,
-    build,
-    laid_out,
     say,
     whole,
 )
+from roofline.views.cli.options import Ways, build, levered
 
 __all__ = ["plot"]
 
 KINDS = ("roofline", "latency")
 
 
-@laid_out
+@levered
 def plot(
     kind: Annotated[str, typer.Argument(help="roofline or latency.", show_default=False)],
     model: ModelName,
-    hardware: Chips,
+    hardware: Chips = None,
     out: Annotated[Path, typer.Option("--out", help="The file to write: .svg, .png or .pdf.")] = Path("roofline.svg"),
     prompt: Prompt = "2048",
     output: Output = None,
     batch: Batch = "1",
     weights: Weights = None,
     kv: Kv = None,
-    engine: Engine = "ideal",
     theme: Annotated[str, typer.Option(help="light or dark.")] = "light",
     size: Annotated[str, typer.Option(help="page, column or slide.")] = "page",
     search: Search = None,
-    plan: Plan | None = None,
+    ways: Ways | None = None,
 ) -> None:
     """Draw the roofline, or latency.
 
@@ -53,20 +50,22 @@ def plot(
     """
     if kind not in KINDS:
         raise SpecError(f"plot: expected {' or '.join(KINDS)}, got {kind!r}{did_you_mean(kind, KINDS)}")
-    deployments = build(model, hardware, weights=weights, kv=kv, engine=engine, search=search, plan=plan)
-    n_prompt, n_out = whole(prompt, name="--prompt"), whole(output or "256", name="--output", most=1e7)
+    chosen = ways or Ways()
+    deployments = build(model, hardware or (), ways=chosen, search=search, weights=weights, kv=kv)
+    usual = "256" if deployments[0].model.generates else "0"
+    n_prompt, n_out = whole(prompt, name="--prompt"), whole(output or usual, name="--output", least=0, most=1e7)
     n_seq = whole(batch, name="--batch")
     from roofline.views import plot as draw
 
     look: Any = {"theme": theme, "size": size}  # names the picture itself checks
+    asked: Any = {"prompt_tokens": n_prompt, "output_tokens": n_out, "batch": n_seq}
+    predictions = [predict(d, **asked, **chosen.request(d, n_prompt, search)) for d in deployments]
     axes: Any
     if kind == "roofline":
-        what = deployments[0] if len(deployments) == 1 else deployments
-        axes = draw.roofline(what, prompt_tokens=n_prompt, output_tokens=n_out, batch=n_seq, **look)
+        axes = draw.roofline(predictions[0] if len(predictions) == 1 else predictions, **look)
     elif len(deployments) > 1:
         raise SpecError("plot latency: expected one chip; draw each into its own file")
     else:
-        context = n_prompt + max(0, n_out - 2) // 2  # the mean over the answer, as predict has it
-        axes = draw.latency(deployments[0], prompt_tokens=n_prompt, context_tokens=context, batch=n_seq, **look)
+        axes = draw.latency(predictions[0], **look)
     draw.save(axes, out)
     say(f"wrote {out}")

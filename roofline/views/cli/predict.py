@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from roofline.answers.levers import Lever, decode_limit, levers, ways_to_fit
-from roofline.answers.phases import prefill
-from roofline.answers.prediction import Prediction
+from roofline.answers.chunks import budget_tokens, first_token
+from roofline.answers.fitting import ways_to_fit
+from roofline.answers.levers import Lever, decode_limit, levers
+from roofline.answers.mixed import mixed_pass
+from roofline.answers.prediction import Prediction, again
 from roofline.answers.prediction import predict as predict_request
 from roofline.num import Num
 from roofline.specs.ffns import Moe
 from roofline.specs.model import Model
-from roofline.specs.plan import Plan
 from roofline.timing.clock import Timing
 from roofline.units import format_bytes, format_si
 from roofline.views.cli.common import (
@@ -23,7 +25,6 @@ from roofline.views.cli.common import (
     Batch,
     Check,
     Chips,
-    Engine,
     Head,
     Images,
     ImageSize,
@@ -35,8 +36,6 @@ from roofline.views.cli.common import (
     Search,
     Weights,
     beyond_context,
-    build,
-    laid_out,
     print_json,
     print_table,
     say,
@@ -45,19 +44,22 @@ from roofline.views.cli.common import (
     usual_prompt,
     whole,
 )
+from roofline.views.cli.options import Ways, build, levered
+from roofline.views.cli.pools import show_split
+from roofline.views.cli.words import percent, seconds, three, ways
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["percent", "predict", "three", "ways"]
+__all__ = ["predict"]
 
 IDEAL_NOTE = "uncalibrated: ideal hardware, activations through memory between ops; only the floor is a bound"
 
 
-@laid_out
+@levered
 def predict(
     model: ModelName,
-    hardware: Chips,
+    hardware: Chips = None,
     prompt: PromptOrUsual = None,
     output: Output = None,
     batch: Batch = "1",
@@ -67,40 +69,36 @@ def predict(
     kv: Kv = None,
     activations: Activations = None,
     head: Head = None,
-    engine: Engine = "ideal",
     plot: Annotated[Path | None, typer.Option(help="Also draw the roofline into this .svg, .png or .pdf file.")] = None,
     json: Json = False,
     check: Check = False,
     search: Search = None,
-    plan: Plan | None = None,
+    ways: Ways | None = None,
 ) -> None:
     """Predict TTFT, TPOT, memory and what binds.
 
     On one chip, or on several side by side.
     """
+    chosen = ways or Ways()
     deployments = build(
-        model,
-        hardware,
-        weights=weights,
-        kv=kv,
-        activations=activations,
-        head=head,
-        engine=engine,
-        search=search,
-        plan=plan,
+        model, hardware or (), ways=chosen, search=search, weights=weights, kv=kv, activations=activations, head=head
     )
-    usual = "256" if deployments[0].model.generates else "0"
-    predictions = [
-        predict_request(
-            d,
-            prompt_tokens=whole(prompt or usual_prompt(d.model), name="--prompt"),
-            output_tokens=whole(output or usual, name="--output", least=0, most=1e7),
-            batch=whole(batch, name="--batch"),
-            images=whole(images, name="--images", least=0, most=1e6),
-            image_size=sides(image_size),
-        )
-        for d in deployments
-    ]
+    first = deployments[0].model
+    n_prompt = whole(prompt or usual_prompt(first), name="--prompt")
+    asked: dict[str, Any] = {
+        "prompt_tokens": n_prompt,
+        "output_tokens": whole(output or ("256" if first.generates else "0"), name="--output", least=0, most=1e7),
+    }
+    n_seq = whole(batch, name="--batch")
+    if chosen.split is not None:
+        show_split(chosen, deployments, asked, batch=n_seq, plot=plot, json=json, check=check, search=search)
+        return
+    asked |= {
+        "batch": n_seq,
+        "images": whole(images, name="--images", least=0, most=1e6),
+        "image_size": sides(image_size),
+    }
+    predictions = [predict_request(d, **asked, **chosen.request(d, n_prompt, search)) for d in deployments]
     if plot is not None:
         _draw(predictions, plot)
         if not json:
@@ -133,6 +131,8 @@ def _one(p: Prediction) -> None:
     for note in _notes(p):
         say(note)
     say(IDEAL_NOTE)
+    for line in _levers_in_use(p):
+        say(line)
     say()
     print_table(_phases(p), spare=("of BW", "of peak", "ridge", "FLOP/B"))
     say()
@@ -143,6 +143,47 @@ def _one(p: Prediction) -> None:
         say(line)
 
 
+def _levers_in_use(p: Prediction) -> list[str]:
+    """What was asked for beside model, chip, formats and plan."""
+    d, lines = p.deployment, []
+    if d.engine.id != "ideal":
+        lines.append(f"engine: memory and schedule of {d.engine.name} {d.engine.version}; its speed is not calibrated")
+    if p.prefix_tokens:
+        lines.append(
+            f"prefix cache: {p.prefix_tokens:,.0f} of each prompt's tokens are there; the rest attends to them"
+        )
+    if p.shared_tokens:
+        lines.append(f"shared: the first {p.shared_tokens:,.0f} tokens of all prompts are held, and computed, once")
+    if d.offload is not None:
+        o = d.offload
+        lines.append(
+            f"offload: {percent(o.fraction)} of the {_WHAT[o.what]} in {o.to} memory, computed on the {o.compute}"
+        )
+    s = p.speculation
+    if s is not None:
+        who = s.drafter.kind if s.drafter.deployment is None else s.drafter.deployment.model.id
+        many = f"{float(s.n_drafts):,.0f} drafts by {who}, {percent(float(s.acceptance))} accepted"
+        gives = f"{three(s.tokens_per_round)} tokens a round of {seconds(s.round_s)} ({seconds(s.draft_s)} drafting)"
+        lines.append(f"drafts: {many}: {gives}; TPOT without them {seconds(s.plain_tpot_s)}")
+    return lines
+
+
+_WHAT = {"weights": "weights", "experts": "experts", "kv": "KV cache"}
+
+
+def _chunks(p: Prediction) -> list[tuple[str, str]]:
+    """How the prompts are cut, and what a chunk costs the decodes beside it."""
+    budget, n = budget_tokens(p.deployment), float(getattr(p.prefill, "n_passes", 1.0))
+    if math.isinf(budget) or p.decode is None or p.deployment.model.reads_a_source:
+        return []
+    cut = f"{n:,.0f} passes of up to {budget:,.0f} tokens" if n > 1 else "one pass"
+    context = float(p.request.n_new) + (p.output_tokens - 2) / 2
+    size = min(budget, float(p.request.n_new))
+    beside = mixed_pass(p.deployment, context_tokens=context, batch=p.batch, chunk_tokens=size)
+    cost = f"a chunk of {size:,.0f} beside these decodes makes their token {seconds(beside.tpot_cost_s)} later"
+    return [("Prefill", f"in {cut}; {cost}")]
+
+
 def _notes(p: Prediction) -> list[str]:
     d = p.deployment
     notes = [f"note: {sentence}" for sentence in d.said()] + beyond_context(d.model, int(p.longest_tokens))
@@ -151,16 +192,6 @@ def _notes(p: Prediction) -> list[str]:
         f"note: the model's file leaves {n} values open, assumed by its family (roofline models show lists them)"
     )
     return [*notes, left_open] if n else notes
-
-
-def ways(plan: Plan) -> str:
-    """The parallel ways of a plan, as people write them; nothing for one chip.
-
-    >>> ways(Plan(tp=4, pp=2))
-    ' (tp 4, pp 2)'
-    """
-    given = [f"{name} {n}" for name in ("tp", "pp", "ep", "dp", "cp") if (n := getattr(plan, name)) > 1]
-    return f" ({', '.join(given)})" if given else ""
 
 
 def _identity(p: Prediction, *, with_chip: bool = True) -> str:
@@ -188,7 +219,10 @@ def _phases(p: Prediction) -> Table:
     first = "TTFT" if p.deployment.model.generates else "Encoding"
     rows.add_row(f"{first}{everyone}", *_time_cells(p.ttft_s, p.ttft_floor_s), *_roof_cells(t))
     if p.batch > 1:
-        alone = prefill(p.deployment, prompt_tokens=p.prompt_tokens, images=p.images, image_size=p.image_size)
+        alone = first_token(
+            p.deployment, prompt_tokens=p.prompt_tokens, images=p.images, image_size=p.image_size,
+            prefix_tokens=p.prefix_tokens,
+        )  # fmt: skip
         rows.add_row("  one prompt alone", *_time_cells(alone.seconds, alone.floor_s), *_roof_cells(alone))
     if p.decode is not None:
         rows.add_row("TPOT", *_time_cells(p.tpot_s, p.tpot_floor_s), *_roof_cells(p.decode))
@@ -198,37 +232,15 @@ def _phases(p: Prediction) -> Table:
 
 
 def _time_cells(estimate: Num | None, floor: Num | None) -> tuple[str, str]:
-    return _seconds(estimate), _seconds(floor)
-
-
-def _seconds(value: Num | None) -> str:
-    return "–" if value is None else format_si(float(value), "s")
+    return seconds(estimate), seconds(floor)
 
 
 def _roof_cells(t: Timing) -> tuple[str, ...]:
     return str(t.bound), three(t.intensity), three(t.ridge), percent(t.mfu), percent(t.mbu)
 
 
-def three(value: Num) -> str:
-    """Three significant digits, plain: 7.47, 295, 1,943.
-
-    >>> three(7.472), three(295.34), three(1943.2)
-    ('7.47', '295', '1,943')
-    """
-    return f"{float(value):,.0f}" if value >= 100 else f"{float(value):.3g}"
-
-
-def percent(share: Num) -> str:
-    """A share for people: two digits where it is small.
-
-    >>> percent(0.0034), percent(0.95)
-    ('0.34 %', '95 %')
-    """
-    return f"{100 * float(share):.2g} %" if share < 0.1 else f"{100 * float(share):.0f} %"
-
-
 def _facts(p: Prediction) -> list[tuple[str, str]]:
-    m, lines = p.memory, []
+    m, lines = p.memory, _chunks(p)
     if p.decode is not None and p.tokens_per_s_per_user is not None and p.tokens_per_s is not None:
         user, everyone = three(p.tokens_per_s_per_user), three(p.tokens_per_s)
         lines.append(("Speed", f"{user} tok/s per user, {everyone} tok/s in all while decoding"))
@@ -245,7 +257,10 @@ def _facts(p: Prediction) -> list[tuple[str, str]]:
     if not p.deployment.model.generates:
         held = f"{format_bytes(m.weight_bytes_per_chip)} of {format_bytes(m.capacity_bytes)}"
         return [*lines, ("Memory", f"{held} ({verdict}): weights, no cache")]
-    held = f"{format_bytes(float(m.used_bytes_per_chip))} of {format_bytes(m.capacity_bytes)}"
+    reserved = m.activation_bytes_per_chip + m.runtime_bytes_per_chip
+    parts += f", draft {format_bytes(float(m.other_bytes_per_chip))}" if float(m.other_bytes_per_chip) else ""
+    parts += f", engine {format_bytes(reserved)}" if reserved else ""
+    held = f"{format_bytes(float(m.used_bytes_per_chip) + reserved)} of {format_bytes(m.capacity_bytes)}"
     lines.append(("Memory", f"{held} ({verdict}): {parts}"))
     while_open = " while no window is full" if p.deployment.model.windows else ""
     lines.append(("", f"KV {format_bytes(m.kv_bytes_per_token)} a token{while_open}; {room}"))
@@ -283,7 +298,7 @@ def _verdict(p: Prediction) -> list[str]:
     """What binds, by how much, and the single changes that would help most."""
     lines = []
     if not p.memory.fits:
-        ways = "; ".join(ways_to_fit(p)) or "no single change tried here"
+        ways = "; ".join(ways_to_fit(p.deployment, lambda d: again(p, d).memory)) or "no single change tried here"
         lines.append(f"It does not fit: {format_bytes(float(p.memory.short_by_bytes))} too much. Would fit: {ways}.")
     lines.append(_binds("Prefill", p.prefill))
     if p.decode is not None:
@@ -302,8 +317,10 @@ def _binds(phase: str, t: Timing) -> str:
     """What binds most of the time, and how far the pass as a whole stands from the ridge where that says the same."""
     if t.bound == "overhead":
         return f"{phase} is limited by launches."
-    bound_s, word = (t.compute_bound_s, "compute") if t.bound == "compute" else (t.memory_bound_s, "memory bandwidth")
+    bound_s, word = _LIMITS[t.bound](t)
     share = f"{phase} is limited by {word} for {percent(bound_s / t.seconds)} of its time"
+    if t.bound not in ("compute", "memory"):
+        return f"{share}."
     away = t.intensity / t.ridge if t.bound == "compute" else t.ridge / t.intensity
     if away <= 1:
         return f"{share}."
@@ -311,12 +328,20 @@ def _binds(phase: str, t: Timing) -> str:
     return f"{share}: its FLOP per byte stand {three(away)}× {side} the ridge."
 
 
+_LIMITS: dict[str, Callable[[Timing], tuple[Num, str]]] = {
+    "compute": lambda t: (t.compute_bound_s, "compute"),
+    "memory": lambda t: (t.memory_bound_s, "memory bandwidth"),
+    "link": lambda t: (t.exposed_link_s, "links between chips"),
+    "tier": lambda t: (t.tier_exposed_s, "the memory it is offloaded to"),
+}
+
+
 def _effect(v: Lever, p: Prediction) -> str:
     parts = [f"whole request {_change(v.e2e_s, p.e2e_s)}"]
     if v.tpot_s is not None and p.tpot_s is not None and abs(v.tpot_s / float(p.tpot_s) - 1) > 0.005:
-        parts.insert(0, f"TPOT {_seconds(v.tpot_s)} ({_change(v.tpot_s, p.tpot_s)})")
+        parts.insert(0, f"TPOT {seconds(v.tpot_s)} ({_change(v.tpot_s, p.tpot_s)})")
     if abs(v.ttft_s / float(p.ttft_s) - 1) > 0.005:
-        parts.insert(0, f"TTFT {_seconds(v.ttft_s)} ({_change(v.ttft_s, p.ttft_s)})")
+        parts.insert(0, f"TTFT {seconds(v.ttft_s)} ({_change(v.ttft_s, p.ttft_s)})")
     return ", ".join(parts)
 
 
@@ -347,7 +372,7 @@ def _side_by_side(predictions: list[Prediction]) -> None:
     for p in predictions:
         fits = "yes" if p.memory.fits else f"{format_bytes(float(p.memory.short_by_bytes))} over"
         speeds = ("–" if v is None else three(v) for v in (p.tokens_per_s_per_user, p.tokens_per_s))
-        times = (_seconds(v) for v in (p.ttft_s, p.tpot_s, p.e2e_s))
+        times = (seconds(v) for v in (p.ttft_s, p.tpot_s, p.e2e_s))
         bounds = (str(p.prefill.bound), "–" if p.decode is None else str(p.decode.bound))
         rows.add_row(p.deployment.hardware.id, *times, *speeds, *bounds, fits)
     print_table(rows, spare=("tok/s in all", "prefill", "decode", "tok/s/user"))

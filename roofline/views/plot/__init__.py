@@ -3,6 +3,7 @@
     plot.roofline(...)        where prefill and decode stand under a chip's roof, and how they move
     plot.latency(...)         TTFT against the prompt, TPOT against the batch
     plot.kv_growth(...)       what sequences keep of their context, model by model, against chips' memory
+    plot.without_flash(...)   bytes and intensity of a prefill along the prompt, with FlashAttention and without
     plot.save(axes, path)     PNG, SVG or PDF, the same bytes each time
 
 `ax.roofline_data` is a DataFrame of what was drawn, `ax.roofline_alt` a paragraph of alt text.
@@ -10,7 +11,8 @@
 
 from __future__ import annotations
 
+from roofline.views.plot.eager_figure import without_flash
 from roofline.views.plot.figures import kv_growth, latency, roofline, tpot_vs_batch, ttft_vs_prompt
 from roofline.views.plot.files import save
 
-__all__ = ["kv_growth", "latency", "roofline", "save", "tpot_vs_batch", "ttft_vs_prompt"]
+__all__ = ["kv_growth", "latency", "roofline", "save", "tpot_vs_batch", "ttft_vs_prompt", "without_flash"]

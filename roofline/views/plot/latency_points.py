@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.answers.memory import memory
-from roofline.answers.phases import decode, prefill
 from roofline.errors import SpecError
 from roofline.specs.deployment import Deployment
 from roofline.views.plot.request import Request, one_number
@@ -104,11 +102,10 @@ class TpotLines:
 def ttft_curve(deployment: Deployment, request: Request) -> TtftCurve:
     """TTFT of `batch` prompts in one pass, up to the longest that fits."""
     batch, asked = request.batch, request.prompt_tokens
-    held = memory(deployment, context_tokens=asked, batch=batch, memory_tokens=request.memory_tokens)
+    held = request.held(deployment, context_tokens=asked, batch=batch)
     longest = float(held.max_context_tokens)
     prompts = _whole_steps(min(FIRST_PROMPT, asked), max(longest, asked), asked)
-    timing = prefill(deployment, prompt_tokens=prompts, batch=batch)
-    at = prefill(deployment, prompt_tokens=asked, batch=batch)
+    timing, at = request.first(deployment, prompts), request.first(deployment, asked)
     return TtftCurve(
         deployment=deployment,
         batch=batch,
@@ -116,21 +113,21 @@ def ttft_curve(deployment: Deployment, request: Request) -> TtftCurve:
         seconds=np.asarray(timing.seconds),
         floor_s=np.asarray(timing.floor_s),
         bound=np.asarray(timing.bound),
-        knee=_knee(deployment, prompts, np.asarray(timing.bound), batch),
+        knee=_knee(deployment, request, prompts, np.asarray(timing.bound)),
         asked=asked,
         asked_s=float(at.seconds),
         fits=asked <= longest,
     )
 
 
-def _knee(deployment: Deployment, prompts: Floats, bound: NDArray[np.str_], batch: float) -> float | None:
+def _knee(deployment: Deployment, request: Request, prompts: Floats, bound: NDArray[np.str_]) -> float | None:
     """The first whole prompt length that compute binds: found on the grid, then among the lengths it skipped."""
     is_compute = bound == "compute"
     if not is_compute.any():
         return None
     i = int(np.argmax(is_compute))
     between = np.arange(prompts[i - 1] if i else 1.0, prompts[i] + 1.0)
-    fine = np.asarray(prefill(deployment, prompt_tokens=between, batch=batch).bound)
+    fine = np.asarray(request.first(deployment, between).bound)
     return float(between[int(np.argmax(fine == "compute"))])
 
 
@@ -138,15 +135,15 @@ def tpot_lines(deployment: Deployment, request: Request, contexts: Any = None) -
     """A decode pass at each context, over every batch that fits."""
     wanted = _usual_contexts(deployment, request) if contexts is None else _contexts(contexts)
     lines = tuple(_line(deployment, context, request) for context in wanted)
-    at = decode(deployment, context_tokens=wanted[0], batch=request.batch, memory_tokens=request.memory_tokens)
-    return TpotLines(deployment=deployment, lines=lines, asked=request.batch, asked_s=float(at.seconds))
+    at_s, _, _ = request.token(deployment, wanted[0], request.batch)
+    return TpotLines(deployment=deployment, lines=lines, asked=request.batch, asked_s=float(at_s))
 
 
 def _usual_contexts(deployment: Deployment, request: Request) -> tuple[float, ...]:
     """The request's own context, then 4 and 16 times its prompt: those the model reads and a batch of one can hold."""
     prompt = request.prompt_tokens
     base = float(np.floor(request.context_tokens if request.context_tokens is not None else prompt))
-    held = memory(deployment, context_tokens=base, batch=1.0, memory_tokens=request.memory_tokens)
+    held = request.held(deployment, context_tokens=base, batch=1.0)
     longest = float(held.max_context_tokens)
     return (base, *(c for c in (4.0 * prompt, 16.0 * prompt) if base < c <= longest))
 
@@ -159,17 +156,17 @@ def _contexts(given: Any) -> tuple[float, ...]:
 
 
 def _line(deployment: Deployment, context: float, request: Request) -> ContextLine:
-    asked, outputs = request.batch, request.memory_tokens
-    held = memory(deployment, context_tokens=context, batch=1.0, memory_tokens=outputs)
+    asked = request.batch
+    held = request.held(deployment, context_tokens=context, batch=1.0)
     full_at = min(float(held.max_batch), MAX_TOKENS)
     batches = _whole_steps(1.0, max(full_at, asked, SHOWN_ANYWAY), asked)
-    timing = decode(deployment, context_tokens=context, batch=batches, memory_tokens=outputs)
+    seconds, floor_s, bound = request.token(deployment, context, batches)
     return ContextLine(
         context=context,
         batches=batches,
-        seconds=np.asarray(timing.seconds),
-        floor_s=np.asarray(timing.floor_s),
-        bound=np.asarray(timing.bound),
+        seconds=np.asarray(seconds),
+        floor_s=np.asarray(floor_s),
+        bound=np.asarray(bound),
         full_at=full_at,
     )
 

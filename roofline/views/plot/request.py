@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
+from roofline.answers.chunks import first_token
+from roofline.answers.drafters import Drafting, beside
 from roofline.answers.inputs import request as request_of
 from roofline.answers.memory import Memory, memory
+from roofline.answers.phases import decode
 from roofline.answers.prediction import Comparison, Prediction
+from roofline.answers.speculation import Speculation, speculate
 from roofline.errors import SpecError
 from roofline.num import checked
 from roofline.specs.deployment import Deployment
 from roofline.specs.model import Model
+from roofline.timing.clock import Timing
 from roofline.work.step import MAX_TOKENS
 
 __all__ = ["Request", "Subject", "one_number", "subjects"]
@@ -37,6 +44,47 @@ class Request:
     longest_tokens: float
     batch: float
     memory_tokens: float | None = None
+    prefix_tokens: float = 0.0
+    shared_tokens: float = 0.0
+    drafting: Drafting | None = None
+
+    def first(self, deployment: Deployment, prompts: Any) -> Timing:
+        """The passes over prompts of other lengths, of which the prefix cache has the same share, and the same beginning."""
+        hit = np.floor(np.asarray(prompts) * (self.prefix_tokens / self.prompt_tokens))
+        alike = np.minimum(self.shared_tokens, prompts)
+        return first_token(deployment, prompt_tokens=prompts, batch=self.batch, prefix_tokens=hit, shared_tokens=alike)
+
+    def step(self, deployment: Deployment, context: Any, batch: Any) -> Timing:
+        """The decode pass after another context, or in another batch; with drafts, the one that verifies them."""
+        round_ = self._round(deployment, context, batch)
+        return self._decode(deployment, context, batch) if round_ is None else round_.verify
+
+    def token(self, deployment: Deployment, context: Any, batch: Any) -> tuple[Any, Any, Any]:
+        """Seconds a token takes, its floor, and what binds it: a decode pass, or a round over the tokens it gives."""
+        round_ = self._round(deployment, context, batch)
+        if round_ is None:
+            t = self._decode(deployment, context, batch)
+            return t.seconds, t.floor_s, t.bound
+        return round_.tpot_s, round_.tpot_floor_s, round_.verify.bound
+
+    def _decode(self, deployment: Deployment, context: Any, batch: Any) -> Timing:
+        return decode(
+            deployment, context_tokens=context, batch=batch, memory_tokens=self.memory_tokens,
+            shared_tokens=np.minimum(self.shared_tokens, context),
+        )  # fmt: skip
+
+    def _round(self, deployment: Deployment, context: Any, batch: Any) -> Speculation | None:
+        if self.drafting is None:
+            return None
+        d = self.drafting
+        return speculate(
+            deployment,
+            drafter=d.drafter,
+            n_drafts=d.n_drafts,
+            acceptance=d.acceptance,
+            context_tokens=context,
+            batch=batch,
+        )
 
     @property
     def said(self) -> str:
@@ -47,9 +95,15 @@ class Request:
 
     def memory_of(self, deployment: Deployment) -> Memory:
         """What the batch holds at its longest."""
+        return self.held(deployment, context_tokens=self.longest_tokens, batch=self.batch)
+
+    def held(self, deployment: Deployment, *, context_tokens: float, batch: float) -> Memory:
+        """What another batch, or another context, holds."""
+        drafts = None if self.drafting is None else beside(self.drafting.drafter, deployment)
         return memory(
-            deployment, context_tokens=self.longest_tokens, batch=self.batch, memory_tokens=self.memory_tokens
-        )
+            deployment, context_tokens=context_tokens, batch=batch, memory_tokens=self.memory_tokens,
+            shared_tokens=min(self.shared_tokens, context_tokens), beside=drafts,
+        )  # fmt: skip
 
 
 def _context(tokens: float) -> str:
@@ -90,7 +144,8 @@ def _members(given: Any) -> Iterable[Any]:
 def _pair(member: Any, asked: Mapping[str, Any], usual: Mapping[str, Any]) -> tuple[Deployment, Request]:
     said = {name: value for name, value in asked.items() if value is not None}
     if isinstance(member, Prediction):
-        own = {name: getattr(member, name) for name in ("prompt_tokens", "output_tokens", "batch")}
+        names = ("prompt_tokens", "output_tokens", "batch", "prefix_tokens", "shared_tokens", "drafting")
+        own = {name: getattr(member, name) for name in names}
         return member.deployment, _request(own | said, member.deployment.model)
     if not isinstance(member, Deployment):
         raise SpecError(f"plot: expected a Deployment or a Prediction, got {member!r:.60}")
@@ -98,6 +153,11 @@ def _pair(member: Any, asked: Mapping[str, Any], usual: Mapping[str, Any]) -> tu
 
 
 def _request(said: Mapping[str, Any], model: Model) -> Request:
+    ways: Any = {name: float(said[name]) for name in ("prefix_tokens", "shared_tokens") if name in said}
+    return replace(_shape_of(said, model), **ways, drafting=said.get("drafting"))
+
+
+def _shape_of(said: Mapping[str, Any], model: Model) -> Request:
     prompt = one_number(said["prompt_tokens"], "prompt_tokens")
     batch = one_number(said["batch"], "batch")
     asks = request_of(model, prompt_tokens=prompt)

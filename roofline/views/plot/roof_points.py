@@ -9,12 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 
-from roofline.answers.phases import decode, prefill
 from roofline.errors import SpecError
 from roofline.num import checked
 from roofline.specs.deployment import Deployment
@@ -157,7 +155,7 @@ def roof_of(deployment: Deployment, request: Request, *, measured: Any = None) -
     """Everything a roofline figure shows of one deployment."""
     reading = _prefill_path(deployment, request)
     paths = (reading,) if request.context_tokens is None else (reading, _decode_path(deployment, request))
-    first = prefill(deployment, prompt_tokens=request.prompt_tokens, batch=request.batch)
+    first = request.first(deployment, request.prompt_tokens)
     chip = deployment.hardware
     return Roof(
         deployment=deployment,
@@ -190,18 +188,17 @@ def _decode_path(deployment: Deployment, request: Request) -> Path:
     context = request.context_tokens
     most = min(float(request.memory_of(deployment).max_batch), MAX_TOKENS)
     batches = _doublings(1.0, most, request.batch)
-    passes = partial(decode, deployment, context_tokens=context, memory_tokens=request.memory_tokens)
-    timing, limit = passes(batch=batches), passes(batch=MAX_TOKENS).intensity
+    timing, limit = (request.step(deployment, context, batch) for batch in (batches, MAX_TOKENS))
     grid = {"batch": batches, "n_new": np.ones_like(batches), "n_past": np.full_like(batches, context)}
     points = _points(timing, batches, asked=request.batch, fits=batches <= most, grid=grid)
-    return Path(phase="decode", swept="batch", points=points, limit=float(limit))
+    return Path(phase="decode", swept="batch", points=points, limit=float(limit.intensity))
 
 
 def _prefill_path(deployment: Deployment, request: Request) -> Path:
     """Prefill of the batch over prompts of powers of 2, as long as fit."""
     longest = float(request.memory_of(deployment).max_context_tokens)
     prompts = _doublings(min(FIRST_PROMPT, request.prompt_tokens), longest, request.prompt_tokens)
-    timing = prefill(deployment, prompt_tokens=prompts, batch=request.batch)
+    timing = request.first(deployment, prompts)
     grid = {"batch": np.full_like(prompts, request.batch), "n_new": prompts, "n_past": np.zeros_like(prompts)}
     points = _points(timing, prompts, asked=request.prompt_tokens, fits=prompts <= longest, grid=grid)
     return Path(phase="prefill", swept="prompt", points=points)
