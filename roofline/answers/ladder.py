@@ -26,7 +26,7 @@ from roofline.work.attention import kv_bytes_per_token
 from roofline.work.kvcache import token_bytes
 from roofline.work.sight import ALL, Sight, seen
 
-__all__ = ["CacheLadder", "OnChip", "Rung", "cache_ladder"]
+__all__ = ["CacheLadder", "OnChip", "Rung", "as_mha", "cache_ladder"]
 
 NARROWER = (("fp8", "fp8 cache"), ("int4", "int4 cache before scales"), ("q4_0", "q4_0 cache"))
 """Formats below the model's own dtype, and how a rung says them: int4 is 4 bits and no scale, q4_0 has its scales."""
@@ -196,7 +196,7 @@ def cache_ladder(
     asked: dict[str, Any] = asked_for(context_tokens=context_tokens, batch=batch)
     common_shape(**asked, memory_tokens=outputs)
     asked |= {"memory_tokens": outputs} if model.remembers else {}
-    heads, wide = _heads(model), _as_mha(model)
+    heads, wide = _heads(model), as_mha(model)
     steps = [("as if MHA", "MHA", wide, dense)] if wide != model else []
     steps += [(heads, heads, model, dense)]
     steps += [(f"{heads}, {said}", heads, model, kv) for kv, said in NARROWER]
@@ -271,7 +271,7 @@ def _kind(mixer: Attention | Latent) -> str:
     return "MQA" if mixer.n_kv_heads == 1 else f"GQA-{mixer.n_kv_heads}"
 
 
-def _as_mha(model: Model) -> Model:
+def as_mha(model: Model) -> Model:
     """The same model if every query head kept keys and values of its own."""
     groups = (g.model_copy(update={"layers": tuple(_layer_as_mha(x) for x in g.layers)}) for g in model.layers)
     return model.model_copy(update={"layers": tuple(groups)})
@@ -280,14 +280,14 @@ def _as_mha(model: Model) -> Model:
 def _layer_as_mha(layer: Layer) -> Layer:
     mixer, cross = layer.mixer, layer.cross
     if isinstance(mixer, Pair):
-        mixer = mixer.model_copy(update={"attention": _mixer_as_mha(mixer.attention)})
+        mixer = mixer.model_copy(update={"attention": _mixeras_mha(mixer.attention)})
     elif mixer is not None:
-        mixer = _mixer_as_mha(mixer)
+        mixer = _mixeras_mha(mixer)
     wide = None if cross is None else cross.model_copy(update={"n_kv_heads": cross.n_heads})
     return layer.model_copy(update={"mixer": mixer, "cross": wide})
 
 
-def _mixer_as_mha(mixer: SingleMixer) -> SingleMixer:
+def _mixeras_mha(mixer: SingleMixer) -> SingleMixer:
     match mixer:
         case Attention():
             return mixer.model_copy(update={"n_kv_heads": mixer.n_heads})

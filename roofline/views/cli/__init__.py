@@ -23,6 +23,7 @@ COMMANDS = {
     "explain": "explain",
     "kv": "memory",
     "memory": "memory",
+    "levers": "levers",
     "plot": "plot",
     "hardware": "catalogue",
     "models": "models",

@@ -312,7 +312,7 @@ def _one(given: Any, *, prompt_tokens: Any, batch: Any) -> tuple[Deployment, Req
 
 
 def _shape(request: Request) -> str:
-    return f"prompt {request.prompt_tokens:.0f}, batch {request.batch:.0f}"
+    return f"prompt {request.prompt_tokens:.0f}{request.levers}, batch {request.batch:.0f}"
 
 
 def _ttft_panel(curve: TtftCurve, request: Request) -> Panel:

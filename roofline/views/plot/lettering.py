@@ -42,10 +42,10 @@ def times(ratio: float) -> str:
 def plain(value: float, _position: object = None) -> str:
     """A tick: 1, 10, 1000; never 1e+12.
 
-    >>> plain(1000.0), plain(0.01), plain(1e12)
-    ('1000', '0.01', '1000000000000')
+    >>> plain(1000.0), plain(2.5), plain(0.01), plain(1e12)
+    ('1000', '2.5', '0.01', '1000000000000')
     """
-    return f"{value:.0f}" if abs(value) >= 1.0 else f"{value:.9f}".rstrip("0").rstrip(".") or "0"
+    return f"{value:.9f}".rstrip("0").rstrip(".") if abs(value) < 1e6 else f"{value:.0f}"
 
 
 def pick(*sentences: str) -> str:

@@ -91,7 +91,13 @@ class Request:
         """In words, for the second line of a figure."""
         answer = "" if self.output_tokens is None else f", output {self.output_tokens}"
         context = "" if self.output_tokens is not None or self.context_tokens is None else _context(self.context_tokens)
-        return f"prompt {self.prompt_tokens:.0f}{answer}{context}, batch {self.batch:.0f}"
+        return f"prompt {self.prompt_tokens:.0f}{self.levers}{answer}{context}, batch {self.batch:.0f}"
+
+    @property
+    def levers(self) -> str:
+        """What the prefix cache has, and how many drafts, in words."""
+        hit = f", {self.prefix_tokens:.0f} cached" if self.prefix_tokens else ""
+        return hit + (f", {self.drafting.n_drafts} drafts" if self.drafting is not None else "")
 
     def memory_of(self, deployment: Deployment) -> Memory:
         """What the batch holds at its longest."""

@@ -42,8 +42,17 @@ def footer() -> str:
 def subject(deployment: Deployment, shape: str, short_by_bytes: float = 0.0) -> str:
     """Model, hardware, formats, shape; and by how much it does not fit."""
     d = deployment
-    over = fit(short_by_bytes)
-    return " · ".join(p for p in (f"{d.model.id} on {d.n_chips} × {d.hardware.id}", formats(d), shape, over) if p)
+    who = f"{d.model.id} on {d.n_chips} × {d.hardware.id}"
+    return " · ".join(part for part in (who, formats(d), shape, machinery(d), fit(short_by_bytes)) if part)
+
+
+def machinery(deployment: Deployment) -> str:
+    """The engine, and what is offloaded; nothing of the machine itself."""
+    engine, offload = deployment.engine, deployment.offload
+    said = [engine.name] if engine.id != "ideal" else []
+    if offload is not None:
+        said.append(f"{100 * offload.fraction:.0f} % of the {offload.what} on {offload.to}")
+    return ", ".join(said)
 
 
 def fit(short_by_bytes: float) -> str:
