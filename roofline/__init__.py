@@ -15,15 +15,26 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from roofline.answers.caches import kv_bytes, max_context_tokens, state_bytes
+    from roofline.answers.cost import cost
+    from roofline.answers.disaggregation import split
+    from roofline.answers.drafters import Drafter, Drafting
+    from roofline.answers.energy import energy
+    from roofline.answers.ladder import cache_ladder
+    from roofline.answers.lever_table import lever_table
     from roofline.answers.memory import Memory, memory
     from roofline.answers.phases import decode, prefill
     from roofline.answers.prediction import Comparison, Prediction, predict
+    from roofline.answers.sensitivity import sensitivity
+    from roofline.answers.speculation import speculate
+    from roofline.answers.whatif import vary
     from roofline.errors import PlanError, RooflineError, SpecError, UnknownName, Unsupported
     from roofline.ledger import Ledger, Op
-    from roofline.specs.catalog import hardware, model
+    from roofline.specs.catalog import engine, hardware, model
     from roofline.specs.deployment import Deployment
+    from roofline.specs.engine import Engine
     from roofline.specs.hardware import Hardware
     from roofline.specs.model import Model
+    from roofline.specs.offload import Offload
     from roofline.specs.plan import Plan
     from roofline.specs.precision import Precision
     from roofline.timing.clock import Timing, clock
@@ -36,15 +47,26 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "answers.caches": ("kv_bytes", "max_context_tokens", "state_bytes"),
+    "answers.cost": ("cost",),
+    "answers.disaggregation": ("split",),
+    "answers.drafters": ("Drafter", "Drafting"),
+    "answers.energy": ("energy",),
+    "answers.ladder": ("cache_ladder",),
+    "answers.lever_table": ("lever_table",),
     "answers.memory": ("Memory", "memory"),
     "answers.phases": ("decode", "prefill"),
     "answers.prediction": ("Comparison", "Prediction", "predict"),
+    "answers.sensitivity": ("sensitivity",),
+    "answers.speculation": ("speculate",),
+    "answers.whatif": ("vary",),
     "errors": ("PlanError", "RooflineError", "SpecError", "UnknownName", "Unsupported"),
     "ledger": ("Ledger", "Op"),
-    "specs.catalog": ("hardware", "model"),
+    "specs.catalog": ("engine", "hardware", "model"),
     "specs.deployment": ("Deployment",),
+    "specs.engine": ("Engine",),
     "specs.hardware": ("Hardware",),
     "specs.model": ("Model",),
+    "specs.offload": ("Offload",),
     "specs.plan": ("Plan",),
     "specs.precision": ("Precision",),
     "timing.clock": ("Timing", "clock"),
@@ -59,11 +81,15 @@ __all__ = [
     "IDEAL",
     "Comparison",
     "Deployment",
+    "Drafter",
+    "Drafting",
     "Efficiency",
+    "Engine",
     "Hardware",
     "Ledger",
     "Memory",
     "Model",
+    "Offload",
     "Op",
     "Plan",
     "PlanError",
@@ -75,18 +101,27 @@ __all__ = [
     "Timing",
     "UnknownName",
     "Unsupported",
+    "cache_ladder",
     "clock",
+    "cost",
     "count",
     "decode",
+    "energy",
+    "engine",
     "hardware",
     "kv_bytes",
+    "lever_table",
     "max_context_tokens",
     "memory",
     "model",
     "plot",
     "predict",
     "prefill",
+    "sensitivity",
+    "speculate",
+    "split",
     "state_bytes",
+    "vary",
 ]
 
 

@@ -103,6 +103,7 @@ _MAKE = {
     "Hardware": "roofline.hardware(name)",
     "Ledger": "roofline.count(model, step)",
     "Model": "roofline.model(name)",
+    "Prediction": "roofline.predict(deployment, …)",
     "Plan": "roofline.Plan(tp=1)",
     "Precision": "roofline.Precision(weights=…)",
 }
@@ -111,6 +112,6 @@ _MAKE = {
 def require(value: object, kind: type, where: str) -> None:
     """Raise unless a value is of a kind, and say how one is made: a name is not yet a record."""
     if not isinstance(value, kind):
-        make = _MAKE[kind.__name__]
+        make = _MAKE.get(kind.__name__, f"{kind.__name__}(…)")
         article = "an" if kind.__name__[0] in "AEIOU" else "a"
         raise SpecError(f"{where}: expected {article} {kind.__name__}, got {shown(value)}; make one with {make}")

@@ -290,7 +290,7 @@ def _height(ceiling: Ceiling, base: Prediction) -> float:
 
 def _capacity(base: Prediction, batch: float) -> float:
     """The least memory, to a byte or two, that so many of the request fit in: add what is short until nothing is  [B]."""
-    d, least = base.deployment, 1.0
+    d, least = base.deployment, base.deployment.engine.memory.driver_bytes + 1.0
     context = base.request.n_new + max(base.output_tokens - 1, 0)
     sources = base.request.n_memory if d.model.remembers else None
     for _ in range(1000):
