@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
 from roofline.answers.drafters import Drafting
 from roofline.answers.inputs import Request
-from roofline.answers.phases import decode
+from roofline.answers.phases import decode, timed
 from roofline.answers.speculation import Speculation, speculate
 from roofline.errors import Unsupported
 from roofline.num import Num
 from roofline.specs.deployment import Deployment
 from roofline.timing.clock import Timing
+from roofline.work.step import Seqs
 
 __all__ = ["Decoding"]
 
@@ -43,7 +44,7 @@ class Decoding:
         context = self.asks.n_new + (self.n_steps - 1) / 2.0
         if self.drafting is None:
             return self._plain(context, self.n_seq, self.memory_tokens, self.shared), None
-        round_ = self._round(context, self.n_seq)
+        round_ = self._round(context, self.n_seq, self.memory_tokens, self.shared)
         return round_.verify, round_
 
     def means(self) -> tuple[Num, Num]:
@@ -55,13 +56,13 @@ class Decoding:
         floor: Num = 0.0
         for start in range(0, self.n_steps, at_once):
             step = np.arange(start, min(start + at_once, self.n_steps), dtype=np.float64)
-            context = wide(asks.n_new) + step
+            remembered = None if self.memory_tokens is None else wide(self.memory_tokens)
+            asked = (wide(asks.n_new) + step, wide(self.n_seq), remembered, wide(self.shared))
             if self.drafting is None:
-                remembered = None if self.memory_tokens is None else wide(self.memory_tokens)
-                passes = self._plain(context, wide(self.n_seq), remembered, wide(self.shared))
+                passes = self._plain(*asked)
                 token_s, token_floor_s = passes.seconds, passes.floor_s
             else:
-                round_ = self._round(context, wide(self.n_seq))
+                round_ = self._round(*asked)
                 token_s, token_floor_s = round_.tpot_s, round_.tpot_floor_s
             seconds, floor = seconds + _summed(token_s), floor + _summed(token_floor_s)
         return seconds / self.n_steps, floor / self.n_steps
@@ -71,13 +72,27 @@ class Decoding:
             self.deployment, context_tokens=context, batch=n_seq, memory_tokens=memory_tokens, shared_tokens=shared
         )
 
-    def _round(self, context: Num, n_seq: Num) -> Speculation:
+    def _round(self, context: Num, n_seq: Num, memory_tokens: Num | None, shared: Num) -> Speculation:
+        """A round whose verification attends to what the sequences remember, and at least reads a shared beginning once."""
         d = self.drafting
         if d is None:
             raise Unsupported("a round of drafts needs somebody who drafts")
-        return speculate(
-            self.deployment, drafter=d.drafter, n_drafts=d.n_drafts, acceptance=d.acceptance, context_tokens=context,
-            batch=n_seq,
+        asked = partial(
+            speculate, self.deployment, drafter=d.drafter, n_drafts=d.n_drafts, acceptance=d.acceptance, batch=n_seq
+        )
+        found = asked(context_tokens=context)
+        if not np.any(np.greater(shared, 0.0)) and memory_tokens is None:
+            return found
+        together = Seqs.of_checked(
+            n_seq=found.batch, n_new=found.n_drafts + 1.0, n_past=found.context_tokens, n_logits=found.n_drafts + 1.0,
+            n_shared=shared, n_memory=0.0 if memory_tokens is None else memory_tokens,
+        )  # fmt: skip
+        verify = timed(self.deployment, together, repeats=True)
+        plain = self._plain(context, n_seq, memory_tokens, shared)
+        return replace(
+            found, verify=verify, verify_s=verify.seconds, verify_floor_s=verify.floor_s, plain=plain,
+            plain_tpot_s=plain.seconds, plain_tpot_floor_s=plain.floor_s,
+            draft_floor_s=asked(context_tokens=context - shared).draft_floor_s,
         )  # fmt: skip
 
 

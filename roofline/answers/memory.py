@@ -60,7 +60,8 @@ class Memory:
     resident    `…_per_chip`: copies (KV heads beyond tp, latents, attention under dp) and parts; what is offloaded is not in
                 it; `other_bytes_per_chip` stand beside the model (adapters; a draft model and its cache)
     allocated   `allocated_kv_bytes_per_chip`, in whole pages, of `kv_budget_bytes_per_chip` that the engine leaves after
-                weights, `activation_bytes_per_chip` and `runtime_bytes_per_chip` (its context and captured graphs)
+                weights, `activation_bytes_per_chip` and `runtime_bytes_per_chip` (its context and captured graphs); 0 where
+                not even those fit
     streamed    `streamed_bytes_per_chip`, of a decode pass at this context
 
     `fits` where the allocated cache is within the budget of every chip, `short_by_bytes` is what the worst chip lacks.
@@ -195,7 +196,7 @@ def memory(
         other_weight_bytes_per_chip=fullest.other,
         activation_bytes_per_chip=fullest.activation_bytes,
         runtime_bytes_per_chip=fullest.runtime_bytes,
-        kv_budget_bytes_per_chip=fullest.budget_bytes,
+        kv_budget_bytes_per_chip=max(fullest.budget_bytes, 0.0),
         allocated_kv_bytes_per_chip=fullest.allocated(context, n_seq, shared),
         capacity_bytes=deployment.hardware.memory_bytes,
         fits=bool(most <= 0.0) if not isinstance(most, np.ndarray) else np.less_equal(most, 0.0),

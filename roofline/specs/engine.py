@@ -235,7 +235,9 @@ class Engine(Record):
         """
         changes: dict[str, Any] = {}
         if memory_fraction is not None:
-            share = float(checked(memory_fraction, name="memory_fraction", low=0.0, high=1.0, above=True))
+            share = checked(memory_fraction, name="memory_fraction", low=0.0, high=1.0, above=True)
+            if not isinstance(share, float):
+                raise SpecError("memory_fraction: expected one number, got an array")
             other: dict[str, Any] = {"shares": (), "headroom": None, "wired_shares": ()}
             changes["memory"] = self.memory.model_copy(update=other | {"fraction": share})
         if page_tokens is not None:

@@ -5,11 +5,15 @@
 | heads of queries, recurrent heads       | N/tp: must divide                                                              |
 | heads of keys and values, state groups  | max(K/tp, 1): copied once tp exceeds them; must divide either way              |
 | the latent of MLA, index keys           | copied: one vector a token serves all heads                                    |
-| dense and shared feed-forward widths    | F/tp: must divide                                                              |
+| dense and shared feed-forward widths    | F/(tp·dp) where that divides, else F/tp, copied for each rank: tp must divide  |
 | experts                                 | ⌈E/ep⌉ experts, each F·ep/(tp·dp) wide: must divide                            |
-| vocabulary                              | ⌈V/tp⌉ rows of embedding and head                                              |
+| vocabulary                              | ⌈V/(tp·dp)⌉ rows of embedding and head                                         |
 | norms, routers, low-rank bottlenecks    | copied                                                                         |
 | vision and audio towers                 | as above where everything divides, else copied whole                           |
+
+dp is data-parallel attention: ranks keep sequences, and so caches and attention weights, to themselves, and share all else
+(as SGLang's `--enable-dp-attention` does; vLLM's data parallel ranks copy dense and shared blocks and tables). Blocks that
+only some tokens pass (an engine may skip them, or they wait for a tower) are copied for each rank.
 
 Pipeline stages take consecutive layers. The first holds the embedding and the towers, the last the head.
 """
@@ -23,7 +27,7 @@ from itertools import accumulate, groupby
 from typing import Any
 
 from roofline.errors import PlanError
-from roofline.specs.ffns import Moe
+from roofline.specs.ffns import Dense, Moe
 from roofline.specs.layers import Group, Layer
 from roofline.specs.matrix import Matrix
 from roofline.specs.mixers import Attention, LinearMixer, Pair
@@ -31,7 +35,7 @@ from roofline.specs.model import Model
 from roofline.specs.plan import Plan
 from roofline.specs.towers import Tower
 
-__all__ = ["ExpertShare", "Share", "require_plan", "share_of"]
+__all__ = ["DenseShare", "ExpertShare", "Share", "require_plan", "share_of"]
 
 
 SPLIT: dict[str, tuple[tuple[str, str, bool], ...]] = {
@@ -50,12 +54,22 @@ SPLIT: dict[str, tuple[tuple[str, str, bool], ...]] = {
 """What tp splits of each kind: the field, its name in words, and whether it is copied once tp exceeds it."""
 
 
+class DenseShare(Dense):
+    """A slice of a block that every token of `n_feeding` ranks passes."""
+
+    n_feeding: int = 1
+
+
 class ExpertShare(Moe):
-    """The experts of one layer as one chip holds them: ⌈E/ep⌉ of E, for the tokens of `n_feeding` ranks."""
+    """The experts of one layer as one chip holds them: ⌈E/ep⌉ of E, for the tokens of `n_feeding` ranks.
+
+    `n_sharing` ranks share its slice of the block that every token passes; 1 where each has a copy, or there is none.
+    """
 
     n_ranks: int = 1
     n_feeding: int = 1
     n_widths: int = 1
+    n_sharing: int = 1
 
     @property
     def n_held(self) -> int:
@@ -108,17 +122,20 @@ def share_of(model: Model, plan: Plan, stage: int = 0) -> Share:
     if plan.n_chips == 1:
         return Share(model, model, plan, 0)
     rows, is_last = model.embedding.vocab_size, stage == plan.pp - 1
-    table = {"vocab_size": None if rows is None else -(-rows // plan.tp), "norm": model.embedding.norm and stage == 0}
+    table = {
+        "vocab_size": None if rows is None else -(-rows // plan.n_expert_chips),
+        "norm": model.embedding.norm and stage == 0,
+    }
     split: dict[str, Any] = {
         "layers": _groups(_sharded(layer, plan) for layer in _layers_of(model, plan, stage)),
-        "vocab_size": -(-model.vocab_size // plan.tp),
+        "vocab_size": -(-model.vocab_size // plan.n_expert_chips),
         "embedding": model.embedding.model_copy(update=table),
         "final_norm": model.final_norm and is_last,
         "vectors": model.vectors if is_last else {},
         "towers": tuple(_tower(tower, plan) for tower in model.towers),
     }
     if (side := model.side_embedding) is not None:
-        split["side_embedding"] = side.model_copy(update={"vocab_size": -(-side.vocab_size // plan.tp)})
+        split["side_embedding"] = side.model_copy(update={"vocab_size": -(-side.vocab_size // plan.n_expert_chips)})
     return Share(model.model_copy(update=split), model, plan, stage)
 
 
@@ -135,8 +152,23 @@ def _groups(layers: Iterable[Layer]) -> tuple[Group, ...]:
 
 
 def _sharded(layer: Layer, plan: Plan) -> Layer:
-    parts = {name: _part(getattr(layer, name), plan) for name in ("mixer", "cross", "ffn")}
-    return layer.model_copy(update=parts)
+    parts = {name: _part(getattr(layer, name), plan) for name in ("mixer", "cross")}
+    earlier = any(isinstance(mixer, Attention) and mixer.values == "earlier" for mixer in layer.mixers)
+    n_feeding = 1 if layer.only_with_memory or earlier else plan.dp
+    return layer.model_copy(update=parts | {"ffn": _block(layer.ffn, plan, n_feeding)})
+
+
+def _block(ffn: Any, plan: Plan, n_feeding: int) -> Any:
+    """One chip's share of a feed-forward block, of which `n_feeding` ranks share what every token passes."""
+    match ffn:
+        case Moe():
+            return _experts(ffn, plan, n_feeding)
+        case Dense() if n_feeding != 1 and ffn.d_ff % (plan.tp * n_feeding) == 0:
+            fields = {name: getattr(ffn, name) for name in Dense.model_fields}
+            width = ffn.d_ff // (plan.tp * n_feeding)
+            return DenseShare.model_construct(**fields | {"d_ff": width}, n_feeding=n_feeding)
+        case _:
+            return _part(ffn, plan)
 
 
 def _part(part: Any, plan: Plan) -> Any:
@@ -148,27 +180,29 @@ def _part(part: Any, plan: Plan) -> Any:
             return part.model_copy(
                 update={name: _part(getattr(part, name), plan) for name in ("attention", "recurrent")}
             )
-        case Moe():
-            return _experts(part, plan)
         case _:
             return part.model_copy(
                 update={field: max(getattr(part, field) // plan.tp, 1) for field, _, _ in SPLIT[part.kind]}
             )
 
 
-def _experts(x: Moe, plan: Plan) -> ExpertShare:
-    n_widths = plan.n_expert_chips // plan.ep
+def _experts(x: Moe, plan: Plan, n_feeding: int) -> ExpertShare:
+    n_widths, shared = plan.n_expert_chips // plan.ep, x.d_shared
+    n_sharing = n_feeding if shared is not None and shared % (plan.tp * n_feeding) == 0 else 1
     fields = {name: getattr(x, name) for name in Moe.model_fields}
-    fields |= {"d_ff": x.d_ff // n_widths, "d_shared": None if x.d_shared is None else x.d_shared // plan.tp}
-    return ExpertShare.model_construct(**fields, n_ranks=plan.ep, n_feeding=plan.dp, n_widths=n_widths)
+    fields |= {"d_ff": x.d_ff // n_widths, "d_shared": None if shared is None else shared // (plan.tp * n_sharing)}
+    return ExpertShare.model_construct(
+        **fields, n_ranks=plan.ep, n_feeding=plan.dp, n_widths=n_widths, n_sharing=n_sharing
+    )
 
 
 def _tower(tower: Tower, plan: Plan) -> Tower:
     """A tower's share: split where everything in it divides (a text encoder must), else a copy."""
     if tower.kind != "text" and any(True for _, layer in tower.layer_kinds() for _ in _misfits(layer, plan)):
         return tower
+    alone = plan.model_copy(update={"dp": 1, "ep": 1})  # every rank runs the tower of its own sequences
     layers = tuple(
-        group.model_copy(update={"layers": tuple(_sharded(layer, plan) for layer in group.layers)})
+        group.model_copy(update={"layers": tuple(_sharded(layer, alone) for layer in group.layers)})
         for group in tower.layers
     )
     return tower.model_copy(update={"layers": layers})

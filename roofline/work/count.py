@@ -18,13 +18,13 @@ from roofline.specs.model import Model
 from roofline.specs.plan import Plan
 from roofline.specs.precision import Numerics, Precision
 from roofline.specs.recurrent import Delta, LinearAttention, Mamba, Mamba2, Rglru, ShortConv
-from roofline.specs.shard import Share, share_of
+from roofline.specs.shard import DenseShare, Share, share_of
 from roofline.specs.towers import Product, Tower
 from roofline.work.attention import AttentionKernel, cross_attention
 from roofline.work.attention import attention as attention_rows
 from roofline.work.compressed import compressed_attention
 from roofline.work.elementwise import elementwise, embedding, norms
-from roofline.work.exchange import combined, gathered, handed_on, summed_up, to_experts
+from roofline.work.exchange import combined, fed, handed_on, logits_gathered, passed_back, summed_up, to_experts
 from roofline.work.ffn import dense, experts
 from roofline.work.footprint import resident_weight_bytes
 from roofline.work.latent import LatentForm, latent_attention
@@ -159,8 +159,8 @@ def _way_in(share: Share, at: Place, *, how: How) -> Iterator[Row]:
     for tower in model.towers[:1]:
         plan = share.plan if share.splits_tower else ONE_CHIP
         yield from _tower(tower, replace(at, numerics=at.numerics.of_tower(tower), plan=plan), how=how)
-    yield embedding(model, at.tokens, numerics=at.numerics, n_parts=share.plan.tp)
-    yield from summed_up("embedding_all_reduce", at)
+    yield embedding(model, at.of_all_ranks.tokens, numerics=at.numerics, n_parts=share.plan.n_expert_chips)
+    yield from passed_back("embedding", at)
     if model.embedding.norm:
         yield norms(model.norm.n_params(model.d_summed), at, name="embedding_norm")
     for matrix in (*model.side_matrices[1:], *model.outer_matrices()[:1]):
@@ -183,9 +183,11 @@ def _readout(model: Model, at: Place) -> Iterator[Row]:
     for product in model.readout:
         yield _outer(product, at)
     if model.head is not None:
-        logits, needed = Sum("logits").linear, Sum("asked").linear
+        stream: Stream = at.of_all_ranks.stream
+        logits, needed = Sum("logits", stream=stream).linear, Sum("asked", stream=stream).linear
+        yield from fed("logits", at, rows=logits)
         yield matmul(model.head_matrix, m=logits, numerics=at.numerics, name="lm_head", kind="head", needed=needed)
-        yield from gathered("logits_gather", at, rows=logits, width=model.vocab_size)
+        yield from logits_gathered(at, rows=logits, width=model.vocab_size)
 
 
 def _tower(tower: Tower, at: Place, *, how: How) -> Iterator[Row]:
@@ -267,8 +269,10 @@ def _ffn(ffn: Dense | Moe | LinearMixer | None, at: Place, *, how: How) -> Itera
         case None:
             pass
         case Dense():
+            shared = isinstance(ffn, DenseShare)
+            yield from fed("ffn", at) if shared else ()
             yield from dense(ffn, at)
-            yield from summed_up("ffn_all_reduce", at)
+            yield from passed_back("ffn", at) if shared else summed_up("ffn_all_reduce", at)
         case Moe():
             yield from to_experts(ffn, at)
             yield from experts(ffn, at, exponent=how.exponent)

@@ -10,6 +10,7 @@ from roofline.specs.mixers import Attention, Compressed, Latent, LinearMixer, Si
 from roofline.specs.model import Model
 from roofline.specs.precision import Numerics
 from roofline.specs.recurrent import Delta, LinearAttention, Mamba, Mamba2, Rglru, ShortConv
+from roofline.specs.shard import DenseShare, ExpertShare
 from roofline.work.place import Place
 from roofline.work.sums import Sum
 
@@ -67,9 +68,10 @@ def _fed(layer: Layer, d_model: int) -> float:
         case None | LinearMixer():
             return 0.0
         case Dense() as x:
-            return (3.0 if x.gated else 2.0) * x.d_ff
+            return (3.0 if x.gated else 2.0) * x.d_ff * (x.n_feeding if isinstance(x, DenseShare) else 1)
         case Moe() as x:
-            wide = x.n_active_experts * x.d_ff + (x.d_shared or 0)
+            sharing = x.n_sharing if isinstance(x, ExpertShare) else 1
+            wide = x.n_active_experts * x.d_ff + (x.d_shared or 0) * sharing
             return (3.0 if x.gated else 2.0) * wide + (x.n_active_experts + 1.0) * (x.d_latent or d_model)
         case _:
             raise Unsupported(f"an FFN of kind {layer.ffn.kind} is not counted yet")

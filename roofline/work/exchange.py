@@ -12,7 +12,7 @@ from roofline.work.place import Place
 from roofline.work.routing import ranks_reached
 from roofline.work.sums import Sum
 
-__all__ = ["combined", "gathered", "handed_on", "kv_gathered", "summed_up", "to_experts"]
+__all__ = ["combined", "fed", "handed_on", "kv_gathered", "logits_gathered", "passed_back", "summed_up", "to_experts"]
 
 
 def _exchange(name: str, at: Place, collective: Collective, payload: Linear, *, least: Linear | None = None) -> Row:
@@ -41,11 +41,41 @@ def summed_up(name: str, at: Place, *, width: int | None = None) -> Iterator[Row
         yield _exchange(name, at, Collective("all_reduce", at.plan.tp), payload)
 
 
-def gathered(name: str, at: Place, *, rows: Linear, width: int) -> Iterator[Row]:
-    """All-gather over tp of rows of which each chip has a part: rows · tp · width · 2 B (logits)."""
+def fed(name: str, at: Place, *, rows: Linear | None = None) -> Iterator[Row]:
+    """Before a block that data-parallel ranks share: an all-gather of every rank's tokens (or rows), rows · D · 2 B.
+
+    It may be for nothing: an engine that copies the block for each rank sends none.
+    """
+    if at.plan.dp != 1:
+        payload = (at.of_all_ranks.tokens if rows is None else rows) * (at.d_model * at.numerics.activation_bytes)
+        yield _exchange(f"{name}_gather", at, Collective("all_gather", at.plan.n_expert_chips), payload, least=Linear())
+
+
+def passed_back(name: str, at: Place, *, width: int | None = None) -> Iterator[Row]:
+    """After it: a reduce-scatter of the parts of every rank's tokens, and a gather over tp; without ranks, an all-reduce."""
+    if at.plan.dp == 1:
+        yield from summed_up(f"{name}_all_reduce", at, width=width)
+        return
+    each = (at.d_model if width is None else width) * at.numerics.activation_bytes
+    scatter = Collective("reduce_scatter", at.plan.n_expert_chips)
+    yield _exchange(f"{name}_reduce_scatter", at, scatter, at.of_all_ranks.tokens * each, least=Linear())
     if at.plan.tp != 1:
+        yield _exchange(f"{name}_regather", at, Collective("all_gather", at.plan.tp), at.tokens * each, least=Linear())
+
+
+def logits_gathered(at: Place, *, rows: Linear, width: int) -> Iterator[Row]:
+    """Logits of which each chip has a part of the vocabulary: an all-gather over tp, rows · tp · width · 2 B.
+
+    Of data-parallel ranks, `rows` are those of all, and each chip gives every rank its part of them: rows · width · 2 B.
+    """
+    if at.plan.dp != 1:
+        payload = rows * (width * at.numerics.activation_bytes)
+        yield _exchange(
+            "logits_exchange", at, Collective("all_to_all", at.plan.n_expert_chips), payload, least=Linear()
+        )
+    elif at.plan.tp != 1:
         payload = rows * (at.plan.tp * width * at.numerics.activation_bytes)
-        yield _exchange(name, at, Collective("all_gather", at.plan.tp), payload)
+        yield _exchange("logits_gather", at, Collective("all_gather", at.plan.tp), payload)
 
 
 def to_experts(ffn: Moe, at: Place) -> Iterator[Row]:
@@ -54,9 +84,12 @@ def to_experts(ffn: Moe, at: Place) -> Iterator[Row]:
         a chip's payload = tokens/tp · reached · (tp · dp / ep) · D · 2 B        reached: `ranks_reached`
 
     A token is sent to a rank once, however many of its experts stand there, and to every chip that holds a slice of those
-    experts. It may all be for nothing: at least, every expert is at home.
+    experts. It may all be for nothing: at least, every expert is at home. Where ranks share a block that every token passes,
+    all tokens are gathered for it, and the experts' are there too.
     """
-    if isinstance(ffn, ExpertShare) and ffn.n_feeding != 1:
+    if isinstance(ffn, ExpertShare) and ffn.n_sharing != 1:
+        yield from fed("ffn", at)
+    elif isinstance(ffn, ExpertShare) and ffn.n_feeding != 1:
         yield _all_to_all("dispatch", ffn, at)
 
 
@@ -64,6 +97,9 @@ def combined(name: str, ffn: Moe, at: Place) -> Iterator[Row]:
     """After the experts: an all-reduce over tp; where ranks serve different sequences, the way back and a gather over tp."""
     if not isinstance(ffn, ExpertShare) or ffn.n_feeding == 1:
         yield from summed_up(name, at)
+        return
+    if ffn.n_sharing != 1:
+        yield from passed_back("ffn", at)
         return
     yield _all_to_all("combine", ffn, at)
     if at.plan.tp != 1:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from roofline.ledger import Linear, Op, Row
 from roofline.specs.ffns import Dense, Moe
 from roofline.specs.matrix import Matrix
-from roofline.specs.shard import ExpertShare
+from roofline.specs.shard import DenseShare, ExpertShare
 from roofline.work.matmul import weight_bytes
 from roofline.work.place import Place
 from roofline.work.routing import Busiest, Touched
@@ -26,7 +26,7 @@ def dense(ffn: Dense, at: Place) -> Iterator[Row]:
 
     References: Shazeer 2020, arXiv:2002.05202 (gated blocks).
     """
-    yield from _block(ffn.matrices(at.d_model), at)
+    yield from _block(ffn.matrices(at.d_model), at.of_all_ranks if isinstance(ffn, DenseShare) else at)
 
 
 def experts(ffn: Moe, at: Place, *, exponent: float) -> Iterator[Row]:
@@ -52,7 +52,10 @@ def experts(ffn: Moe, at: Place, *, exponent: float) -> Iterator[Row]:
 
     References: Shazeer et al. 2017, arXiv:1701.06538; Jiang et al. 2024, arXiv:2401.04088 (Mixtral).
     """
-    yield from _block(ffn.common_matrices(at.d_model), at)
+    together = isinstance(ffn, ExpertShare) and ffn.n_sharing != 1
+    common = ffn.common_matrices(at.d_model)
+    yield from _block((m for m in common if not m.role.startswith("shared_")), at)
+    yield from _block((m for m in common if m.role.startswith("shared_")), at.of_all_ranks if together else at)
     for matrix in ffn.routed_matrices(at.d_model):
         yield _routed(matrix, ffn, at, exponent=exponent)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from roofline.ledger import Linear, OpKind, Row
 from roofline.specs.matrix import Matrix
@@ -42,7 +42,12 @@ class Place:
     @property
     def needed(self) -> Linear | None:
         """Whether the pass reads the weights here at all; always, where every token passes (none)."""
-        return None if self.stream == "text" else Sum("busy", stream=self.stream).linear
+        return None if self.stream in ("text", "replica") else Sum("busy", stream=self.stream).linear
+
+    @property
+    def of_all_ranks(self) -> Place:
+        """The same place, for the tokens of all data-parallel ranks together."""
+        return replace(self, stream="replica") if self.plan.dp != 1 and self.stream == "text" else self
 
     def product(
         self,

@@ -32,9 +32,9 @@ def test_experts_are_spread_over_ep_and_split_over_what_is_left() -> None:
     for plan, n_held, width, shared in (
         (rl.Plan(tp=8), 256, 256, 256),
         (rl.Plan(tp=8, ep=8), 32, 2048, 256),
-        (rl.Plan(tp=2, dp=4, ep=4), 64, 1024, 1024),
-        (rl.Plan(dp=8, ep=8), 32, 2048, 2048),
-        (rl.Plan(dp=32, ep=32), 8, 2048, 2048),
+        (rl.Plan(tp=2, dp=4, ep=4), 64, 1024, 256),
+        (rl.Plan(dp=8, ep=8), 32, 2048, 256),
+        (rl.Plan(dp=32, ep=32), 8, 2048, 64),
     ):
         held = next(x.ffn for _, x in share_of(EXPERTS, plan).model.layer_kinds() if isinstance(x.ffn, Moe))
         assert isinstance(held, ExpertShare)

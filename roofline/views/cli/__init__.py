@@ -24,6 +24,7 @@ COMMANDS = {
     "kv": "memory",
     "memory": "memory",
     "levers": "levers",
+    "cost": "cost",
     "plot": "plot",
     "hardware": "catalogue",
     "models": "models",

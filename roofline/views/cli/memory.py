@@ -242,7 +242,7 @@ def _drafted(m: Memory) -> float:
 
 def _engine(d: Deployment, m: Memory) -> list[str]:
     """What the engine leaves for the cache, as it would log it."""
-    if m.kv_budget_bytes_per_chip < 0.0 or (d.engine.id == "ideal" and not d.engine.scheduler):
+    if m.kv_budget_bytes_per_chip <= 0.0 or (d.engine.id == "ideal" and not d.engine.scheduler):
         return []
     each = " of each rank" if d.plan.dp > 1 else ""
     budget, tokens = format_bytes(m.kv_budget_bytes_per_chip), f"{m.kv_tokens:,.0f}"
@@ -278,7 +278,7 @@ def _sentence(d: Deployment, m: Memory, n_seq: int) -> str:
     if m.fits:
         free = format_bytes(m.kv_budget_bytes_per_chip - float(m.allocated_kv_bytes_per_chip))
         return f"On {chip} it fits with {free} to spare; the cache is {share:.0%} of what is held."
-    if m.kv_budget_bytes_per_chip >= 0.0 and m.max_batch < 1:
+    if m.kv_budget_bytes_per_chip > 0.0 and m.max_batch < 1:
         one = format_bytes(float(m.allocated_kv_bytes_per_chip) / max(1, n_seq // d.plan.dp))
         left = format_bytes(m.kv_budget_bytes_per_chip)
         most = f"{m.max_context_tokens:,.0f} tokens at most at this batch"
