@@ -5,18 +5,21 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from roofline.answers.drafters import Drafting
 from roofline.answers.inputs import Request
 from roofline.answers.phases import decode, timed
-from roofline.answers.speculation import Speculation, speculate
 from roofline.errors import Unsupported
 from roofline.num import Num
 from roofline.specs.deployment import Deployment
 from roofline.timing.clock import Timing
 from roofline.work.step import Seqs
+
+if TYPE_CHECKING:
+    from roofline.answers.speculation import Speculation
 
 __all__ = ["Decoding"]
 
@@ -74,6 +77,8 @@ class Decoding:
 
     def _round(self, context: Num, n_seq: Num, memory_tokens: Num | None, shared: Num) -> Speculation:
         """A round whose verification attends to what the sequences remember, and at least reads a shared beginning once."""
+        from roofline.answers.speculation import speculate  # most requests have no drafts
+
         d = self.drafting
         if d is None:
             raise Unsupported("a round of drafts needs somebody who drafts")

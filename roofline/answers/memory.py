@@ -6,7 +6,7 @@ Four kinds of bytes, never one: *logical* (the mathematics, each thing once), *r
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any
@@ -90,7 +90,7 @@ class Memory:
     short_by_bytes: Num
     kv_tokens: float
     max_batch: Num
-    max_context_tokens: Num
+    longest: Callable[[], Num]
     streamed: Callable[[], Num]
 
     @property
@@ -109,6 +109,11 @@ class Memory:
         """Weights, activations, runtime, and the cache in whole pages, on the fullest chip; what stands beside, too [B]."""
         held = self.weight_bytes_per_chip + self.other_weight_bytes_per_chip + self.activation_bytes_per_chip
         return held + self.runtime_bytes_per_chip + self.allocated_kv_bytes_per_chip
+
+    @property
+    def max_context_tokens(self) -> Num:
+        """The longest context of this batch, worked out when asked for [token]."""
+        return self.longest()
 
     @property
     def streamed_bytes_per_chip(self) -> Num:
@@ -178,10 +183,6 @@ def memory(
     most = reduce(np.maximum, over)
     state_here = fullest.state(n_seq)
     kept = _distinct(partial(cache_bytes, model, numerics=numerics, memory_tokens=outputs), context, n_seq, shared)
-    longest = longest_whole(
-        lambda c: reduce(np.maximum, [chip.allocated(c, n_seq, shared) - chip.budget_bytes for chip in chips]),
-        room=0.0, limit=float(model.max_context_tokens), shape=common_shape(batch=n_seq, shared=shared, memory=outputs),
-    )  # fmt: skip
     reading = {"context_tokens": context, "batch": n_seq, "memory_tokens": outputs if model.remembers else None}
     return Memory(
         weight_bytes=resident_weight_bytes(model, numerics=numerics),
@@ -205,9 +206,20 @@ def memory(
         max_batch=_plain(
             reduce(np.minimum, [chip.max_batch(context, shared) for chip in chips]), context + shared + outputs
         ),
-        max_context_tokens=_plain(longest, n_seq + shared + outputs),
+        longest=partial(_longest, chips, n_seq, shared, outputs),
         streamed=partial(_streamed, deployment, reading),
     )
+
+
+def _longest(chips: Sequence[StageMemory], n_seq: Num, shared: Num, outputs: Num) -> Num:
+    """The longest context that every chip has room for, at most the model's own."""
+    found = longest_whole(
+        lambda c: reduce(np.maximum, [chip.allocated(c, n_seq, shared) - chip.budget_bytes for chip in chips]),
+        room=0.0,
+        limit=float(chips[0].deployment.model.max_context_tokens),
+        shape=common_shape(batch=n_seq, shared=shared, memory=outputs),
+    )
+    return _plain(found, n_seq + shared + outputs)
 
 
 def _streamed(deployment: Deployment, reading: dict[str, Any]) -> Num:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -14,7 +14,6 @@ from roofline.answers.drafters import Drafting, beside
 from roofline.answers.inputs import IMAGE_SIZE, Request, request
 from roofline.answers.memory import Memory, memory
 from roofline.answers.phases import asked_for
-from roofline.answers.speculation import Speculation
 from roofline.errors import SpecError, require, shown
 from roofline.num import Num, as_num, checked, same, whole
 from roofline.specs.deployment import Deployment
@@ -22,6 +21,9 @@ from roofline.specs.model import Model
 from roofline.timing.clock import Timing
 from roofline.units import format_si
 from roofline.work.step import MAX_TOKENS
+
+if TYPE_CHECKING:
+    from roofline.answers.speculation import Speculation
 
 __all__ = ["Comparison", "Prediction", "again", "predict"]
 

@@ -27,6 +27,7 @@ from roofline.views.cli.common import (
     PromptOrUsual,
     Search,
     Weights,
+    beyond_context,
     print_json,
     print_table,
     say,
@@ -111,6 +112,8 @@ def _show(p: Prediction, rows: Sequence[LeverRow]) -> None:
     shape = f"{p.batch:,.0f} requests, {p.prompt_tokens:,.0f} in / {p.output_tokens:,} out"
     formats = f"{n.weights_name} weights, {n.kv.name} KV"
     say(f"{d.model.id} on {d.n_chips} × {d.hardware.id}{ways(d.plan)}   {formats}   {shape}")
+    for note in (*(f"note: {sentence}" for sentence in d.said()), *beyond_context(d.model, int(p.longest_tokens))):
+        say(note)
     say("each lever by itself, against the first line; an ideal machine, uncalibrated")
     say()
     print_table(_table(rows), spare=("room", "held"))

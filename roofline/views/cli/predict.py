@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from roofline.answers.chunks import budget_tokens, first_token
-from roofline.answers.fitting import ways_to_fit
 from roofline.answers.levers import Lever, decode_limit, levers
-from roofline.answers.mixed import mixed_pass
 from roofline.answers.prediction import Prediction, again
 from roofline.answers.prediction import predict as predict_request
 from roofline.num import Num
@@ -45,7 +43,6 @@ from roofline.views.cli.common import (
     whole,
 )
 from roofline.views.cli.options import Ways, build, levered
-from roofline.views.cli.pools import show_split
 from roofline.views.cli.words import percent, seconds, three, ways
 
 if TYPE_CHECKING:
@@ -91,6 +88,8 @@ def predict(
     }
     n_seq = whole(batch, name="--batch")
     if chosen.split is not None:
+        from roofline.views.cli.pools import show_split
+
         show_split(chosen, deployments, asked, batch=n_seq, plot=plot, json=json, check=check, search=search)
         return
     asked |= {
@@ -179,6 +178,8 @@ def _chunks(p: Prediction) -> list[tuple[str, str]]:
     cut = f"{n:,.0f} passes of up to {budget:,.0f} tokens" if n > 1 else "one pass"
     context = float(p.request.n_new) + (p.output_tokens - 2) / 2
     size = min(budget, float(p.request.n_new))
+    from roofline.answers.mixed import mixed_pass
+
     beside = mixed_pass(p.deployment, context_tokens=context, batch=p.batch, chunk_tokens=size)
     cost = f"a chunk of {size:,.0f} beside these decodes makes their token {seconds(beside.tpot_cost_s)} later"
     return [("Prefill", f"in {cut}; {cost}")]
@@ -298,6 +299,8 @@ def _verdict(p: Prediction) -> list[str]:
     """What binds, by how much, and the single changes that would help most."""
     lines = []
     if not p.memory.fits:
+        from roofline.answers.fitting import ways_to_fit
+
         ways = "; ".join(ways_to_fit(p.deployment, lambda d: again(p, d).memory)) or "no single change tried here"
         lines.append(f"It does not fit: {format_bytes(float(p.memory.short_by_bytes))} too much. Would fit: {ways}.")
     lines.append(_binds("Prefill", p.prefill))
