@@ -7,9 +7,9 @@ the next C tokens of it: the end of one prompt, some whole ones, the beginning o
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial, reduce
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from roofline.ledger import add_up
 from roofline.num import Num, checked, common_shape, same
 from roofline.specs.deployment import Deployment
 from roofline.timing.clock import Spent, Timing
+from roofline.timing.laws import larger
 from roofline.work.count import How
 from roofline.work.step import MAX_TOKENS, Seqs, Step
 
@@ -40,18 +41,22 @@ class Passes(Timing):
         How many [1].
     stages : tuple of Timing
         The passes on each stage, along a last axis.
-    whole : Timing
-        All of it in one pass: no cut beats its floor.
+    least : tuple of Timing
+        One pass over every prompt less a shared beginning, and one that does not read it: no cut beats the floor of either.
+    alone : bool or array of bool
+        Where nothing is cut: the first of `least` is the answer.
     """
 
-    def __init__(self, stages: tuple[Timing, ...], *, n_passes: Num, whole: Timing) -> None:
+    def __init__(
+        self, stages: tuple[Timing, ...], *, n_passes: Num, least: tuple[Timing, ...], alone: Any = False
+    ) -> None:
         first = stages[0]
         rows = tuple(row for stage in stages for row in stage.rows)
         super().__init__(
             rows, first.parts, shape=first.shape, chip=first.chip, efficiency=first.efficiency, overlap=first.overlap,
-            coordinates=whole.coordinates,
+            coordinates=least[0].coordinates,
         )  # fmt: skip
-        self.stages, self.n_passes, self.whole = stages, n_passes, whole
+        self.stages, self.n_passes, self.least, self.alone = stages, n_passes, least, alone
         most = int(np.max(n_passes))
         self._runs = np.less(np.arange(most, dtype=np.float64), np.expand_dims(np.asarray(n_passes), -1))
 
@@ -63,12 +68,19 @@ class Passes(Timing):
         total = np.sum(self._of_each(quantity), axis=-1)
         return total if np.ndim(total) else float(total)
 
-    def _mean(self, quantities: Iterable[Num]) -> Num:
-        return add_up(self._added(q) for q in quantities) / len(self.stages)
+    def _mean(self, quantities: Iterable[Num], alone: Num) -> Num:
+        return self._or(alone, add_up(self._added(q) for q in quantities) / len(self.stages))
+
+    def _or(self, alone: Num, cut: Num) -> Num:
+        """Where nothing is cut, what one pass says."""
+        return np.where(self.alone, alone, cut) if np.any(self.alone) else cut
 
     @cached_property
     def seconds(self) -> Num:
         """Σ t_j; through stages, when the last pass leaves the last one: f_ij = max(f_(i−1)j, f_i(j−1)) + t_ij  [s]."""
+        return self._or(self.least[0].seconds, self._makespan())
+
+    def _makespan(self) -> Num:
         times = [self._of_each(stage.seconds) for stage in self.stages]
         if len(times) == 1:
             return self._added(self.stages[0].seconds)
@@ -83,31 +95,31 @@ class Passes(Timing):
 
     @cached_property
     def floor_s(self) -> Num:
-        """That of all of it in one pass: a cut only adds [s]."""
-        return self.whole.floor_s
+        """That of all of it in one pass, in which nothing of a shared beginning is read before it is there [s]."""
+        return reduce(larger, (t.floor_s for t in self.least))
 
     @cached_property
     def compulsory_bytes(self) -> Num:
         """Those of one pass [B]."""
-        return self.whole.compulsory_bytes
+        return reduce(larger, (t.compulsory_bytes for t in self.least))
 
     def total(self, quantity: str) -> Num:
         """Σ over passes and ops of a quantity of the ledger, on one chip."""
-        return self._mean(t.total(quantity) for t in self.stages)
+        return self._mean((t.total(quantity) for t in self.stages), self.least[0].total(quantity))
 
     def spent(self, on: Spent) -> Num:
         """Seconds of all passes on one chip."""
-        return self._mean(t.spent(on) for t in self.stages)
+        return self._mean((t.spent(on) for t in self.stages), self.least[0].spent(on))
 
     @cached_property
     def rated_s(self) -> Num:
         """Σ F / π, as rated, of all passes on one chip [s]."""
-        return self._mean(t.rated_s for t in self.stages)
+        return self._mean((t.rated_s for t in self.stages), self.least[0].rated_s)
 
     @property
     def memory_bound_s(self) -> Num:
         """The part of all passes spent in ops that their traffic binds [s]."""
-        return self._mean(t.memory_bound_s for t in self.stages)
+        return self._mean((t.memory_bound_s for t in self.stages), self.least[0].memory_bound_s)
 
     def by_op(self) -> tuple[dict[str, Any], ...]:
         """The rows of all passes added up, stage after stage; `m` is that of the largest pass."""
@@ -165,7 +177,7 @@ def first_token(
     """All passes until the last sequence of a batch has its first token; what `predict` calls TTFT.
 
         new tokens = shared − hit, once, and B · (P − max(hit, shared))
-        passes     = ⌈new tokens of a rank / C⌉
+        passes     = ⌈new tokens of a rank / C⌉;   of a pipeline, what fits one pass goes through it as its microbatches
 
     Parameters
     ----------
@@ -175,7 +187,8 @@ def first_token(
         Of each prompt, what an earlier request left in the cache [token]: whole pages of it skip the passes, and are still
         attended to.
     shared_tokens : int or array
-        Of each prompt, a beginning that all have in common [token]: what is not cached of it is computed once.
+        Of each prompt, a beginning that all have in common [token]: what is not cached of it is computed once, by every
+        data-parallel rank.
 
     Returns
     -------
@@ -223,37 +236,56 @@ def _beginning(deployment: Deployment, asks: Request, given: Any, name: str) -> 
 
 def _passes(d: Deployment, asks: Request, given: dict[str, Num], hit: Num, shared: Num) -> Timing:
     """One pass where one will do."""
-    dp = float(d.plan.dp)
+    dp, most = float(d.plan.dp), float(d.plan.microbatches or d.plan.pp)
     n_seq = same(np.ceil(given["batch"] / dp), given["batch"])
-    row = _Row(asks.n_new, n_seq, np.minimum(dp, given["batch"]), hit, shared, budget_tokens(d))
-    cuts = not (d.model.reads_a_source or d.model.remembers or not d.model.generates)
-    whole = _in_one(d, asks, given, hit, shared)
-    if not cuts or (np.all(np.less_equal(row.n_tokens, row.budget)) and not np.any(np.greater(shared, hit))):
-        return whole
+    alike = np.where(n_seq > 1.0, shared, np.minimum(shared, hit))  # one alone shares nothing
+    shared = same(alike, shared, hit, n_seq)
+    row = _Row(
+        asks.n_new, n_seq, np.minimum(dp, given["batch"]), given["batch"] - dp * (n_seq - 1.0), hit, shared,
+        budget_tokens(d), same(np.minimum(most, n_seq), n_seq) if d.plan.pp > 1 else 1.0,
+    )  # fmt: skip
+    shares, how = np.greater(shared, hit), How(latent=d.engine.kernels.latent or "auto")
+    alone = np.logical_and(np.less_equal(row.n_tokens, row.budget), ~shares)
+    steps = _in_one(asks, given, hit, shared)
+    asked = given | ({"images": asks.n_images} if np.any(np.greater(asks.n_images, 0.0)) else {})
+    in_one = partial(timed, d, how=how, asked=asked, repeats=False)
+    if np.all(alone):
+        return in_one(steps.rest)
+    if d.model.reads_a_source or d.model.remembers or not d.model.generates:  # never cut
+        return in_one((steps.once, steps.rest) if np.any(shares) else steps.rest)
     n_passes = row.n_passes
+    _require_few(n_passes, row.budget)
+    step = row.cut(asks)
+    stages = tuple(on_stage(d, i, step, how, {}) for i in range(d.plan.pp))
+    least = (in_one(steps.rest), *([in_one((steps.once, steps.apart))] if np.any(shares) else []))
+    return Passes(stages, n_passes=n_passes, least=least, alone=alone)
+
+
+def _require_few(n_passes: Num, budget: float) -> None:
     most, points = float(np.max(n_passes)), float(np.size(n_passes))
     if most > MAX_PASSES or most * points > MAX_POINTS:
         raise SpecError(
-            f"a pass of at most {row.budget:,.0f} tokens makes {most:,.0f} passes of these prompts; at most {MAX_PASSES:,} "
+            f"a pass of at most {budget:,.0f} tokens makes {most:,.0f} passes of these prompts; at most {MAX_PASSES:,} "
             "are evaluated: use a larger budget (--chunk), or shorter prompts"
         )
-    step = row.cut(asks)
-    how = How(latent=d.engine.kernels.latent or "auto")
-    stages = tuple(on_stage(d, i, step, how, {}) for i in range(d.plan.pp))
-    return Passes(stages, n_passes=n_passes, whole=whole)
 
 
-def _in_one(d: Deployment, asks: Request, given: dict[str, Num], hit: Num, shared: Num) -> Timing:
-    """All new tokens in one pass: of a beginning that is shared and not cached, once."""
-    how = How(latent=d.engine.kernels.latent or "auto")
-    asked = given | ({"images": asks.n_images} if np.any(np.greater(asks.n_images, 0.0)) else {})
-    base = same(np.maximum(hit, shared), hit, shared)
-    rest = Seqs.of_checked(n_seq=given["batch"], n_new=asks.n_new - base, n_past=base, n_shared=shared, **asks.towers)
-    if not np.any(np.greater(shared, hit)):
-        return timed(d, rest, how=how, asked=asked, repeats=False)
-    lead = same(np.maximum(shared - hit, 0.0), shared, hit)
+@dataclass(frozen=True, slots=True)
+class _InOne:
+    """All new tokens as parts of one pass: a beginning that is shared and not cached, and the rest of every prompt; then
+    the rest as if it read nothing that was there before, for the least that is read.
+    """
+
+    once: Seqs
+    rest: Seqs
+    apart: Seqs
+
+
+def _in_one(asks: Request, given: dict[str, Num], hit: Num, shared: Num) -> _InOne:
+    base, lead = same(np.maximum(hit, shared), hit, shared), same(np.maximum(shared - hit, 0.0), shared, hit)
+    rest = partial(Seqs.of_checked, n_seq=given["batch"], n_new=asks.n_new - base, **asks.towers)
     once = Seqs.of_checked(n_seq=_some(lead), n_new=lead + 1.0 - _some(lead), n_past=hit, n_logits=0.0)
-    return timed(d, (once, rest), how=how, asked=asked, repeats=False)
+    return _InOne(once, rest(n_past=base, n_shared=shared), rest(n_past=base * 0.0))
 
 
 def _some(value: Num) -> Num:
@@ -264,15 +296,19 @@ def _some(value: Num) -> Num:
 class _Row:
     """The prompts of one rank in a row, and where passes of C tokens cut it.
 
-    First what all begin with and is not cached yet; then of each sequence the rest, of `each` tokens after `base`.
+    First what all begin with and is not cached yet; then of each sequence the rest, of `each` tokens after `base`. Of
+    `n_ranks` with such a row `n_full` have `n_seq` sequences, the others one less. `n_micro`: pieces that a pipeline makes
+    of what would fit one pass.
     """
 
     n_new: Num
     n_seq: Num
     n_ranks: Num
+    n_full: Num
     hit: Num
     shared: Num
     budget: float
+    n_micro: Num
 
     @property
     def lead(self) -> Num:
@@ -287,48 +323,67 @@ class _Row:
         return self.lead + self.n_seq * (self.n_new - self.base)
 
     @property
+    def at_once(self) -> Num:
+        """Tokens of a pass: C, or what one of the microbatches has where all fit a pass [token]."""
+        n_tokens = self.n_tokens
+        one = np.ceil(n_tokens / self.n_micro)
+        return same(np.where(n_tokens <= self.budget, one, self.budget), n_tokens, self.n_micro)
+
+    @property
     def n_passes(self) -> Num:
-        cut = np.ceil(self.n_tokens / np.minimum(self.budget, self.n_tokens))
+        cut = np.ceil(self.n_tokens / self.at_once)
         return same(cut, self.n_tokens)
 
     def cut(self, asks: Request) -> Step:
         """Every pass, along a last axis: what is shared, the end of a prompt, whole ones, the beginning of another."""
-        n_new, n_seq, ranks, hit, shared, lead, base, total = (
+        n_new, n_seq, hit, shared, lead, base, total, at_once = (
             np.expand_dims(np.asarray(x, dtype=np.float64), -1)
-            for x in (self.n_new, self.n_seq, self.n_ranks, self.hit, self.shared, self.lead, self.base, self.n_tokens)
+            for x in (self.n_new, self.n_seq, self.hit, self.shared, self.lead, self.base, self.n_tokens, self.at_once)
         )
-        at_once = np.minimum(self.budget, total)
         j = np.arange(float(np.max(self.n_passes)))
         start, stop = np.minimum(j * at_once, total), np.minimum((j + 1.0) * at_once, total)
         first = np.minimum(stop, lead) - np.minimum(start, lead)
         each = n_new - base
         begin, end = np.maximum(start - lead, 0.0), np.maximum(stop - lead, 0.0)
-        done = begin - np.floor(begin / each) * each  # of the prompt under way
+        through = np.floor(begin / each)
+        done = begin - through * each  # of the prompt under way
         tail = np.where(done > 0.0, np.minimum(each - done, end - begin), 0.0)
         whole = np.floor((end - begin - tail) / each)
         head = end - begin - tail - whole * each
-        parts = [
-            _piece(ranks, first, hit + np.minimum(start, lead), 0.0),
-            _piece(ranks, tail, base + done, np.where(done + tail >= each, 1.0, 0.0)),
-            _piece(ranks * whole, each * (whole > 0.0), base, 1.0, shared),
-            _piece(ranks, head, base, 0.0),
+        after = through + (tail > 0.0) + whole  # prompts through, and those this pass has of the rest
+        pieces = [
+            _Piece(first, hit + np.minimum(start, lead), 0.0),
+            _Piece(tail, base + done, np.where(done + tail >= each, 1.0, 0.0), last=through + 1.0 >= n_seq),
+            _Piece(each * (whole > 0.0), base, 1.0, n_alike=whole, n_shared=shared, last=after >= n_seq),
+            _Piece(head, base, 0.0, last=after + 1.0 >= n_seq),
         ]
-        inputs = np.expand_dims(np.asarray(asks.n_inputs, dtype=np.float64), -1)
-        if np.any(inputs > 0.0):
-            seen = ranks * n_seq * (j == 0.0)
-            parts.append(
-                Seqs.of_checked(
-                    n_seq=seen, n_new=0.0, n_past=0.0, n_logits=0.0, n_inputs=inputs,
-                    n_input_tokens=np.expand_dims(np.asarray(asks.n_input_tokens, dtype=np.float64), -1),
-                )
+        inputs = np.expand_dims(np.asarray(asks.n_inputs, dtype=np.float64), -1) * n_seq * (j == 0.0)
+        tokens = np.expand_dims(np.asarray(asks.n_input_tokens, dtype=np.float64), -1)
+        return tuple(self._seqs(pieces, inputs, tokens))
+
+    def _seqs(self, pieces: list[_Piece], inputs: NDArray[np.float64], tokens: NDArray[np.float64]) -> Iterator[Seqs]:
+        """The pieces of all ranks; what a tower reads goes with the first of a pass. None where there are no tokens."""
+        ranks, full = (np.expand_dims(np.asarray(x, dtype=np.float64), -1) for x in (self.n_ranks, self.n_full))
+        for piece in pieces:
+            there = np.greater(piece.n_new, 0.0)
+            n_alike, n_new = np.where(there, piece.n_alike, 0.0), np.where(there, piece.n_new, 1.0)
+            seen = np.where(there, inputs, 0.0)
+            inputs = inputs - seen
+            yield Seqs.of_checked(
+                n_seq=ranks * n_alike - np.where(piece.last & there, ranks - full, 0.0), n_new=n_new,
+                n_past=np.where(there, piece.n_past, 0.0), n_logits=np.where(there, piece.n_logits, 0.0),
+                n_shared=np.where(there, piece.n_shared, 0.0), n_inputs=seen / np.maximum(n_alike, 1.0),
+                n_input_tokens=tokens,
             )  # fmt: skip
-        return tuple(parts)
 
 
-def _piece(n_seq: Any, n_new: Any, n_past: Any, n_logits: Any, n_shared: Any = 0.0) -> Seqs:
-    """Sequences with so many new tokens; none where there are no tokens."""
-    there = np.greater(n_new, 0.0)
-    return Seqs.of_checked(
-        n_seq=np.where(there, n_seq, 0.0), n_new=np.where(there, n_new, 1.0), n_past=np.where(there, n_past, 0.0),
-        n_logits=np.where(there, n_logits, 0.0), n_shared=np.where(there, n_shared, 0.0),
-    )  # fmt: skip
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """So many alike sequences of a rank in each pass; `last`: whether the last of its row is among them."""
+
+    n_new: Any
+    n_past: Any
+    n_logits: Any
+    n_alike: Any = 1.0
+    n_shared: Any = 0.0
+    last: Any = False

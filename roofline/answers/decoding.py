@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from roofline.answers.drafters import Drafting
+from roofline.answers.chunks import first_token
+from roofline.answers.drafters import Drafting, beside
 from roofline.answers.inputs import Request
 from roofline.answers.phases import decode, timed
 from roofline.errors import Unsupported
@@ -69,6 +70,27 @@ class Decoding:
                 token_s, token_floor_s = round_.tpot_s, round_.tpot_floor_s
             seconds, floor = seconds + _summed(token_s), floor + _summed(token_floor_s)
         return seconds / self.n_steps, floor / self.n_steps
+
+    def draft_reading(self, hit: Num, *, prompt_shared: Num) -> tuple[Num, Num]:
+        """What the drafting model takes to read the prompts, and its floor: one pass after the target's  [s].
+
+        Engines hand out the first token once its drafts are made. A floor of several models in a pipeline is left out: they
+        may read side by side.
+        """
+        if self.drafting is None or not self.n_steps:
+            return 0.0, 0.0
+        there = beside(self.drafting.drafter, self.deployment)
+        if there is None:
+            return 0.0, 0.0
+        read = first_token(
+            there.deployment,
+            prompt_tokens=self.asks.n_new,
+            batch=self.n_seq,
+            prefix_tokens=hit,
+            shared_tokens=prompt_shared,
+        )
+        alone = 1.0 if self.deployment.plan.pp == 1 else 0.0
+        return there.n * read.seconds, there.n * alone * read.floor_s
 
     def _plain(self, context: Num, n_seq: Num, memory_tokens: Num | None, shared: Num) -> Timing:
         return decode(

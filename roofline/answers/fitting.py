@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
-import numpy as np
-
 from roofline.answers.memory import Memory
-from roofline.answers.tiers import host_tier, movable_bytes
+from roofline.answers.tiers import host_tier
 from roofline.answers.whatif import vary
 from roofline.dtypes import format_named
 from roofline.errors import RooflineError, SpecError
@@ -43,7 +42,7 @@ def ways_to_fit(deployment: Deployment, holds: Callable[[Deployment], Memory]) -
     found += [label for label, changed in narrower(deployment) if holds(changed).fits]
     found += [label for label, changed in _wider(deployment) if holds(changed).fits][:1]
     found += [label for label, changed in _fuller(deployment) if holds(changed).fits]
-    return (*found, *_elsewhere(deployment, holds, float(held.short_by_bytes)))
+    return (*found, *_elsewhere(deployment, holds))
 
 
 def narrower(d: Deployment) -> Iterator[tuple[str, Deployment]]:
@@ -82,12 +81,15 @@ def _fuller(d: Deployment) -> Iterator[tuple[str, Deployment]]:
         yield label, vary(d, engine=d.engine.varied(memory_fraction=FULLER))
 
 
-def _elsewhere(d: Deployment, holds: Callable[[Deployment], Memory], short_by: float) -> Iterator[str]:
-    """As many weights in host memory as make room."""
+def _elsewhere(d: Deployment, holds: Callable[[Deployment], Memory]) -> Iterator[str]:
+    """As many weights in host memory as make room, in whole hundredths: the fewest, for more of them only leave more."""
     if d.offload is not None:
         return
+
+    def fits(percent: int) -> bool:
+        return bool(holds(vary(d, offload=Offload(to="host", fraction=percent / 100.0))).fits)
+
     with suppress(RooflineError):
         host_tier(d)
-        share = np.ceil(100.0 * short_by / movable_bytes(d, "weights")) / 100.0
-        if share <= 1.0 and holds(vary(d, offload=Offload(to="host", fraction=float(share)))).fits:
-            yield f"{share:.0%} of the weights in host memory".replace("%", " %")
+        if fits(100):
+            yield f"{bisect_left(range(100), True, key=fits)} % of the weights in host memory"

@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
+from roofline.answers.chunks import Passes
 from roofline.answers.disaggregation import split
 from roofline.answers.drafters import Drafter, Drafting, draft_of
 from roofline.answers.eager import without_flash
@@ -70,6 +71,11 @@ class LeverRow:
     max_batch: float
     fits: bool
 
+    @property
+    def figures(self) -> tuple[Any, ...]:
+        """All that a lever may move."""
+        return tuple(getattr(self, name) for name in self.__slots__ if name not in ("lever", "subject", "assumes"))
+
     def to_dict(self) -> dict[str, Any]:
         """Flat, SI, unit in the key; `max_batch` is none where nothing is kept."""
         said = {name: getattr(self, name) for name in self.__slots__}
@@ -81,7 +87,8 @@ class LeverRow:
 
 
 def lever_table(prediction: Prediction) -> tuple[LeverRow, ...]:
-    """The baseline, then one row a lever that this model and chip have; those that cannot be turned are left out.
+    """The baseline, then one row a lever that this model and chip have; those that cannot be turned, or move nothing, are
+    left out.
 
     | lever                 | what it attacks                                       |
     |-----------------------|-------------------------------------------------------|
@@ -117,7 +124,7 @@ def lever_table(prediction: Prediction) -> tuple[LeverRow, ...]:
         raise SpecError("levers: expected the prediction of one request shape, got a grid")
     rows = [_row("baseline", "now", prediction)]
     for made in (_model, _formats, _cache, _batching, _chips, _offload, _split, _drafts, _kernels):
-        rows.extend(made(prediction))
+        rows.extend(row for row in made(prediction) if row.figures != rows[0].figures)
     return tuple(rows)
 
 
@@ -170,7 +177,7 @@ def _cache(p: Prediction) -> Iterator[LeverRow]:
         longest = max(model.max_context_tokens, int(p.longest_tokens))
         whole = vary(d, engine=d.engine.varied(page_tokens=longest))
         yield _row("whole contexts reserved, no pages", "cache", again(p, whole, prefix_tokens=0))
-    half = float(np.floor(p.prompt_tokens / 2.0))
+    half = float(np.floor(np.minimum(p.prompt_tokens, p.request.n_new) / 2.0))
     if half > p.prefix_tokens:
         yield _row("half of the prompt in a prefix cache", "cache", again(p, prefix_tokens=half))
 
@@ -212,7 +219,7 @@ def _offload(p: Prediction) -> Iterator[LeverRow]:
 def _split(p: Prediction) -> Iterator[LeverRow]:
     """Two pools of the same chips, as many of each as keep both busy."""
     d = p.deployment
-    if p.output_tokens < 2 or d.model.reads_a_source or p.images:
+    if p.output_tokens < 2 or d.model.reads_a_source or p.images or p.shared_tokens:
         return
     with suppress(RooflineError):
         pools = split(
@@ -221,9 +228,11 @@ def _split(p: Prediction) -> Iterator[LeverRow]:
         )  # fmt: skip
         ratio = float(pools.prefill_per_decode)
         served = float(pools.decode_requests_per_s) * p.output_tokens / (d.n_chips * (1.0 + ratio))
+        held = sum(float(pool.memory.allocated_bytes_per_chip) for pool in (pools.prefill, pools.decode))
         yield _row(
             "prefill on chips of its own", "chips", pools.decode, ttft_s=float(pools.ttft_s), n_chips=2 * d.n_chips,
             served_tokens_per_s_per_chip=served, assumes=f"{ratio:.2g} prefill replicas to a decode replica, both busy",
+            resident_bytes=held * d.n_chips, fits=bool(pools.fits),
         )  # fmt: skip
 
 
@@ -243,7 +252,9 @@ def _drafts(p: Prediction) -> Iterator[LeverRow]:
 def _kernels(p: Prediction) -> Iterator[LeverRow]:
     """Attention whose scores go through memory, in place of a fused kernel."""
     d, step = p.deployment, p.decode
-    if step is None or p.drafting is not None or d.model.towers or d.offload is not None or p.prefix_tokens:
+    if step is None or p.drafting is not None or d.model.towers or d.offload is not None:
+        return
+    if p.prefix_tokens or p.shared_tokens:
         return
     with suppress(RooflineError):
         first = without_flash(d, prompt_tokens=p.prompt_tokens, batch=p.batch)
@@ -255,4 +266,5 @@ def _kernels(p: Prediction) -> Iterator[LeverRow]:
             "without FlashAttention (eager)", "kernels", p, ttft_s=ttft_s, tpot_s=tpot_s,
             bytes_per_token=float(eager.hbm_bytes) * d.n_chips / float(p.batch),
             served_tokens_per_s_per_chip=float(p.batch) * p.output_tokens / e2e_s / d.n_chips,
+            assumes="prompts in one pass" if isinstance(p.prefill, Passes) else "",
         )  # fmt: skip

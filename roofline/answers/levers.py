@@ -8,13 +8,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from roofline.answers.fitting import narrower
-from roofline.answers.phases import decode
+from roofline.answers.inputs import memory_tokens_of
+from roofline.answers.phases import timed
 from roofline.answers.prediction import Prediction, again
 from roofline.errors import SpecError
 from roofline.num import Num
 from roofline.specs.deployment import Deployment
+from roofline.work.step import Seqs
 
 __all__ = ["Lever", "decode_limit", "levers"]
+
+ENDLESS = 1e12  # sequences
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -92,12 +96,15 @@ def _float(value: object) -> float | None:
     return None if value is None else float(value)  # type: ignore[arg-type]
 
 
-def decode_limit(deployment: Deployment, *, context_tokens: float, memory_tokens: Num | None = None) -> float:
+def decode_limit(
+    deployment: Deployment, *, context_tokens: float, memory_tokens: Num | None = None, n_new: float = 1.0
+) -> float:
     """The intensity decode tends to as the batch grows without end, at a fixed context.  [FLOP/B]
 
         lim_{B→∞} F / Q  =  FLOPs of a token / (its cache read and written + its activations)
 
-    Weights are shared by ever more sequences, but each brings its own cache: where this stays below the ridge, no batch
+    Weights are shared by ever more sequences, but each brings its own cache, read once for its `n_new` tokens (drafts to
+    verify, and one): where this stays below the ridge, no batch
     lifts decode past it.
 
     Examples
@@ -109,4 +116,6 @@ def decode_limit(deployment: Deployment, *, context_tokens: float, memory_tokens
     >>> 50 < decode_limit(d, context_tokens=2176) < 57
     True
     """
-    return float(decode(deployment, context_tokens=context_tokens, batch=1e12, memory_tokens=memory_tokens).intensity)
+    remembered = memory_tokens_of(deployment.model, memory_tokens)
+    endless = Seqs.of_checked(n_seq=ENDLESS, n_new=n_new, n_past=context_tokens, n_logits=n_new, n_memory=remembered)
+    return float(timed(deployment, endless, repeats=True).intensity)

@@ -36,6 +36,7 @@ class Prediction:
 
     `prefill` is the pass over the prompts, or all of them; `decode` the pass at the mean context, to place decode on the
     roofline (none for one output token): with drafts, the pass that verifies them, of the round in `speculation`.
+    A drafting model reads the prompts too, `draft_prefill_s` after the first pass and before the first token is out.
     `prefix_tokens` of each prompt came from a prefix cache, `shared_tokens` begin every prompt and are held once.
     Times in seconds, rates per second; fields broadcast as the arguments did.
     """
@@ -53,6 +54,7 @@ class Prediction:
     decode: Timing | None
     drafting: Drafting | None
     speculation: Speculation | None
+    draft_prefill_s: Num
     ttft_s: Num
     ttft_floor_s: Num
     ttft_bound: Any
@@ -166,6 +168,7 @@ class Prediction:
         return {
             "drafter": s.drafter.kind,
             "draft_model": None if draft is None else draft.model.id,
+            "draft_prefill_s": self.draft_prefill_s,
             "n_drafts": whole(s.n_drafts),
             "acceptance": s.acceptance,
             "tokens_per_round": s.tokens_per_round,
@@ -319,6 +322,7 @@ def _predict(
     tpot, tpot_floor = decoding.means() if decoding.n_steps else (None, None)
     mean, round_ = decoding.at_the_mean() if decoding.n_steps else (None, None)
     n_steps = decoding.n_steps
+    reading_s, reading_floor_s = decoding.draft_reading(hit, prompt_shared=as_num(shared_tokens))
     return Prediction(
         deployment=deployment,
         prompt_tokens=prompt,
@@ -333,14 +337,15 @@ def _predict(
         decode=mean,
         drafting=drafting,
         speculation=round_,
-        ttft_s=first.seconds,
-        ttft_floor_s=first.floor_s,
+        draft_prefill_s=reading_s,
+        ttft_s=first.seconds + reading_s,
+        ttft_floor_s=first.floor_s + reading_floor_s,
         ttft_bound=first.bound,
         tpot_s=tpot,
         tpot_floor_s=tpot_floor,
         tpot_bound=None if mean is None else mean.bound,
-        e2e_s=first.seconds + (n_steps * tpot if tpot is not None else 0.0),
-        e2e_floor_s=first.floor_s + (n_steps * tpot_floor if tpot_floor is not None else 0.0),
+        e2e_s=first.seconds + reading_s + (n_steps * tpot if tpot is not None else 0.0),
+        e2e_floor_s=first.floor_s + reading_floor_s + (n_steps * tpot_floor if tpot_floor is not None else 0.0),
         memory=memory(
             deployment, context_tokens=asks.n_new + n_steps, batch=n_seq, memory_tokens=decoding.memory_tokens,
             shared_tokens=shared_tokens, beside=None if drafting is None else beside(drafting.drafter, deployment),

@@ -28,8 +28,8 @@ class Plan(Record):
         Expert parallel: the experts of a layer are spread over this many of the tp · dp chips that hold it; each expert is
         split over the tp · dp / ep that are left. 1 splits every expert over all of them.
     dp : int
-        Data-parallel attention inside the replica: attention and dense blocks are copied, each rank serves its own
-        sequences; experts serve all.
+        Data-parallel attention inside the replica: each rank serves its own sequences with a copy of attention; experts,
+        dense blocks and tables are spread over all tp · dp chips (as SGLang does; `shard` says which).
     cp : int
         Context parallel: the tokens of every sequence, and its cache, are split; the weights are copied.
     stages : tuple of int, optional

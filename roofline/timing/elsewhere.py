@@ -21,7 +21,7 @@ from roofline.errors import SpecError
 from roofline.ledger import Linear, OpKind, Row, summed
 from roofline.num import Num
 from roofline.timing.clock import Spent, Timing
-from roofline.timing.laws import floors, larger, pass_law
+from roofline.timing.laws import floors, larger, pass_law, total
 
 __all__ = ["Elsewhere", "Offloaded", "What"]
 
@@ -54,9 +54,14 @@ class Elsewhere:
         return row.kind in _KINDS[self.what]
 
     @property
-    def quantity(self) -> str:
-        """The count of the ledger that crosses."""
-        return "kv_read_bytes" if self.what == "kv" else "weight_bytes"
+    def quantities(self) -> tuple[str, ...]:
+        """The counts of the ledger that cross: weights; cache read, and cache written."""
+        return ("kv_read_bytes", "kv_write_bytes") if self.what == "kv" else ("weight_bytes",)
+
+    @property
+    def least(self) -> tuple[str, ...]:
+        """The least of them."""
+        return ("kv_read_bytes_min", "kv_write_bytes") if self.what == "kv" else ("weight_bytes_min",)
 
 
 class Offloaded(Timing):
@@ -84,9 +89,11 @@ class Offloaded(Timing):
 
     @cached_property
     def tier_bytes(self) -> Num:
-        """f · W, or f · the cache read  [B]."""
-        moved = self._gather(summed(self._moved, self.elsewhere.quantity).at)
-        return self.elsewhere.fraction * moved
+        """f · W, or f · the cache read and written  [B]."""
+        return self.elsewhere.fraction * self._gather(self._crossing(self.elsewhere.quantities).at)
+
+    def _crossing(self, quantities: tuple[str, ...]) -> Linear:
+        return total(summed(self._moved, quantity) for quantity in quantities)
 
     @cached_property
     def device_s(self) -> Num:
@@ -124,9 +131,9 @@ class Offloaded(Timing):
     @cached_property
     def floor_s(self) -> Num:
         """max(Σ F / π_max, (Σ compulsory bytes − f·W) / β, f·W / rate), W the certain bytes  [s]."""
-        e, certain = self.elsewhere, "kv_read_bytes_min" if self.elsewhere.what == "kv" else "weight_bytes_min"
+        e = self.elsewhere
         (stays_f, stays_q, links), (moved_f, moved_q, _) = (floors(r, self.chip) for r in (self._stays, self._moved))
-        away = summed(self._moved, certain)
+        away = self._crossing(e.least)
         there = 1.0 - e.fraction if e.compute == "host" else 1.0
         work = self._gather(stays_f.at) + there * self._gather(moved_f.at)
         moved = self._gather(away.at) * e.fraction

@@ -165,7 +165,7 @@ def _show(answers: Sequence[Answer], api: str | None) -> None:
     shape = f"{p.batch:,.0f} requests, {p.prompt_tokens:,.0f} in / {p.output_tokens:,} out"
     say(f"{d.model.id}   {n.weights_name} weights, {n.kv.name} KV   {shape}")
     say(
-        "an ideal machine, uncalibrated: real engines take longer, so cost more; joules are those of chips at rated power"
+        "an ideal machine, uncalibrated: real engines take longer, so cost more; joules bound the work alone, at rated power"
     )
     say()
     print_table(_table(answers), spare=("J/token in", "J/token out", "busy"))

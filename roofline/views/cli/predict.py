@@ -161,7 +161,8 @@ def _levers_in_use(p: Prediction) -> list[str]:
     s = p.speculation
     if s is not None:
         who = s.drafter.kind if s.drafter.deployment is None else s.drafter.deployment.model.id
-        many = f"{float(s.n_drafts):,.0f} drafts by {who}, {percent(float(s.acceptance))} accepted"
+        many = "1 draft" if s.n_drafts == 1 else f"{float(s.n_drafts):,.0f} drafts"
+        many += f" by {who}, {percent(float(s.acceptance))} accepted"
         gives = f"{three(s.tokens_per_round)} tokens a round of {seconds(s.round_s)} ({seconds(s.draft_s)} drafting)"
         lines.append(f"drafts: {many}: {gives}; TPOT without them {seconds(s.plain_tpot_s)}")
     return lines
@@ -219,14 +220,15 @@ def _phases(p: Prediction) -> Table:
     everyone = "" if p.batch == 1 else f" (all {p.batch:,.0f})"
     first = "TTFT" if p.deployment.model.generates else "Encoding"
     rows.add_row(f"{first}{everyone}", *_time_cells(p.ttft_s, p.ttft_floor_s), *_roof_cells(t))
-    if p.batch > 1:
+    if p.batch > 1 and p.drafting is None:
         alone = first_token(
             p.deployment, prompt_tokens=p.prompt_tokens, images=p.images, image_size=p.image_size,
             prefix_tokens=p.prefix_tokens,
         )  # fmt: skip
         rows.add_row("  one prompt alone", *_time_cells(alone.seconds, alone.floor_s), *_roof_cells(alone))
     if p.decode is not None:
-        rows.add_row("TPOT", *_time_cells(p.tpot_s, p.tpot_floor_s), *_roof_cells(p.decode))
+        token = "TPOT" if p.drafting is None else "TPOT (verifying)"
+        rows.add_row(token, *_time_cells(p.tpot_s, p.tpot_floor_s), *_roof_cells(p.decode))
     if p.deployment.model.generates:
         rows.add_row("Whole request", *_time_cells(p.e2e_s, p.e2e_floor_s), "", "", "", "", "")
     return rows
@@ -245,7 +247,8 @@ def _facts(p: Prediction) -> list[tuple[str, str]]:
     if p.decode is not None and p.tokens_per_s_per_user is not None and p.tokens_per_s is not None:
         user, everyone = three(p.tokens_per_s_per_user), three(p.tokens_per_s)
         lines.append(("Speed", f"{user} tok/s per user, {everyone} tok/s in all while decoding"))
-        lines.append(("Decode step", _traffic(p.decode)))
+        step = "Decode step" if p.drafting is None else "Verifying"
+        lines.append((step, _traffic(p.decode)))
         lines.extend(("", sentence) for sentence in _experts(p.decode, p.deployment.model))
     each = " on each chip" if p.deployment.n_chips > 1 else ""
     verdict = f"fits{each}" if m.fits else f"does not fit: {format_bytes(float(m.short_by_bytes))} over{each}"
@@ -357,7 +360,8 @@ def _asymptote(p: Prediction) -> str:
     context = float(p.request.n_new) + (p.output_tokens - 2) / 2
     remembers = p.deployment.model.remembers
     memory_tokens = p.request.n_memory if remembers else None
-    limit: float = decode_limit(p.deployment, context_tokens=context, memory_tokens=memory_tokens)
+    n_new = 1.0 if p.drafting is None else p.drafting.n_drafts + 1.0
+    limit = decode_limit(p.deployment, context_tokens=context, memory_tokens=memory_tokens, n_new=n_new)
     ridge = p.prefill.ridge
     tends = f"As the batch grows, decode's intensity at this context tends to {three(limit)} FLOP/B"
     if limit < ridge:
