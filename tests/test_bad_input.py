@@ -276,6 +276,7 @@ def deployment(**words: Any) -> rl.Deployment:
         ({"offload": "host:nan"}, SpecError, ("from 0 to 1",)),
         ({"offload": "host:0.5:cache"}, SpecError, ("what: weights, experts, kv",)),
         ({"offload": "host:0.5:experts"}, SpecError, ("no experts", "use what weights")),
+        ({"engine": np.array([1, 2])}, SpecError, ("expected an engine",)),
         ({"offload": 0.5}, SpecError, ("host:0.5", "0.5")),
         ({"engine": None}, RooflineError, ("engine", "None")),
         ({"engine": 5}, RooflineError, ("engine", "5")),

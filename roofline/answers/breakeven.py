@@ -114,7 +114,7 @@ def break_even_utilisation(
     common_shape(cost=cost.request_usd, **prices)
     p = cost.prediction
     taken = (p.prompt_tokens * prices["input_usd_per_mtok"] + p.output_tokens * prices["output_usd_per_mtok"]) / MTOK
-    if np.any(np.less_equal(taken, 0.0)):
+    if np.any(np.less(taken, 1e-15)):
         raise SpecError("input_usd_per_mtok, output_usd_per_mtok: expected an API that takes money for this request")
     return BreakEven(
         cost=cost,

@@ -131,7 +131,8 @@ class Passes(Timing):
 
     def _row(self, row: dict[str, Any]) -> dict[str, Any]:
         kept = ("repeat", "n_launch", "m", "intensity", "link_s")
-        numbers = {k: v for k, v in row.items() if k not in kept and np.asarray(v).dtype.kind == "f"}
+        counts = {k: v for k, v in row.items() if k not in kept and isinstance(v, (float, np.ndarray))}
+        numbers = {k: v for k, v in counts.items() if np.asarray(v).dtype.kind == "f"}
         added = {k: self._added(v) for k, v in numbers.items()}
         compute, memory = np.asarray(added["compute_s"]), np.asarray(added["memory_s"])
         bound = np.where(compute >= memory, "compute", "memory") if row["kind"] != "collective" else np.array("link")
@@ -254,16 +255,16 @@ def _passes(d: Deployment, asks: Request, given: dict[str, Num], hit: Num, share
     if d.model.reads_a_source or d.model.remembers or not d.model.generates:  # never cut
         return in_one((steps.once, steps.rest) if np.any(shares) else steps.rest)
     n_passes = row.n_passes
-    _require_few(n_passes, row.budget)
+    _require_few(n_passes, row.budget, d.plan.pp)
     step = row.cut(asks)
     stages = tuple(on_stage(d, i, step, how, {}) for i in range(d.plan.pp))
     least = (in_one(steps.rest), *([in_one((steps.once, steps.apart))] if np.any(shares) else []))
     return Passes(stages, n_passes=n_passes, least=least, alone=alone)
 
 
-def _require_few(n_passes: Num, budget: float) -> None:
+def _require_few(n_passes: Num, budget: float, n_stages: int) -> None:
     most, points = float(np.max(n_passes)), float(np.size(n_passes))
-    if most > MAX_PASSES or most * points > MAX_POINTS:
+    if most * n_stages > MAX_PASSES or most * points > MAX_POINTS:
         raise SpecError(
             f"a pass of at most {budget:,.0f} tokens makes {most:,.0f} passes of these prompts; at most {MAX_PASSES:,} "
             "are evaluated: use a larger budget (--chunk), or shorter prompts"

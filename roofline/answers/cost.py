@@ -25,6 +25,7 @@ __all__ = ["Cost", "cost", "day_of", "of_prediction", "request_of"]
 PriceRecord = Literal["low", "high"]
 
 HOUR_S = 3600.0
+LEAST = 1e-9  # of a utilisation [1] or a rate [1/s]: less is no use of a machine
 MTOK = 1e6
 SPLIT = "input pays for TTFT, output for (N − 1) · TPOT"
 
@@ -196,7 +197,7 @@ def _price(chip: Hardware, usd_per_chip_h: Any, date: Any, price: PriceRecord | 
     if date is not None:
         raise SpecError(f"date: the record of {chip.id} has its own, {chip.price.date}; leave it out")
     records = {"low": chip.price.low_usd_per_h, "high": chip.price.high_usd_per_h}
-    if price not in records:
+    if not isinstance(price, str) or price not in records:
         raise SpecError(f'price: expected "low" or "high", got {shown(price)}; {give}')
     return records[price], chip.price.date, f"{chip.id}, {price}"
 
@@ -219,8 +220,8 @@ def _utilisation(p: Prediction, utilisation: Any, rate_per_s: Any) -> Num:
             "utilisation: expected either utilisation=, in (0, 1], or rate_per_s=, the requests that arrive"
         )
     if utilisation is not None:
-        return checked(utilisation, name="utilisation", low=0.0, high=1.0, above=True)
-    rate = checked(rate_per_s, name="rate_per_s", low=0.0, above=True)
+        return checked(utilisation, name="utilisation", low=LEAST, high=1.0)
+    rate = checked(rate_per_s, name="rate_per_s", low=LEAST)
     common_shape(prediction=p.e2e_s, rate_per_s=rate)
     busy = rate * _held_s(p) / p.batch
     if np.any(np.greater(busy, 1.0)):

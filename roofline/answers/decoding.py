@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Decoding"]
 
 STEP_POINTS = 2_000_000
+EXACT_STEPS = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +53,21 @@ class Decoding:
         return round_.verify, round_
 
     def means(self) -> tuple[Num, Num]:
-        """Mean seconds and mean floor of a token over all steps: summed along a last axis, in bounded memory."""
+        """Mean seconds and mean floor of a token over all steps: summed along a last axis, in bounded memory.
+
+        Of more than `EXACT_STEPS`, runs of equal length are taken at their middle: exact where a step's time is linear in
+        the context along the run, as it is but for the few runs in which an op's bound changes.
+        """
         asks, wide = self.asks, partial(np.expand_dims, axis=-1)
         shape = np.broadcast_shapes(*(np.shape(x) for x in (asks.n_new, self.n_seq, asks.n_memory, self.shared)))
-        at_once = max(1, STEP_POINTS // math.prod(shape))
+        run = math.ceil(self.n_steps / EXACT_STEPS)
+        at_once = max(1, STEP_POINTS // math.prod(shape)) * run
         seconds: Num = 0.0
         floor: Num = 0.0
         for start in range(0, self.n_steps, at_once):
-            step = np.arange(start, min(start + at_once, self.n_steps), dtype=np.float64)
+            first = np.arange(start, min(start + at_once, self.n_steps), run, dtype=np.float64)
+            many = np.minimum(float(run), self.n_steps - first)
+            step = first + (many - 1.0) / 2.0
             remembered = None if self.memory_tokens is None else wide(self.memory_tokens)
             asked = (wide(asks.n_new) + step, wide(self.n_seq), remembered, wide(self.shared))
             if self.drafting is None:
@@ -68,7 +76,7 @@ class Decoding:
             else:
                 round_ = self._round(*asked)
                 token_s, token_floor_s = round_.tpot_s, round_.tpot_floor_s
-            seconds, floor = seconds + _summed(token_s), floor + _summed(token_floor_s)
+            seconds, floor = seconds + _summed(token_s * many), floor + _summed(token_floor_s * many)
         return seconds / self.n_steps, floor / self.n_steps
 
     def draft_reading(self, hit: Num, *, prompt_shared: Num) -> tuple[Num, Num]:
@@ -77,7 +85,7 @@ class Decoding:
         Engines hand out the first token once its drafts are made. A floor of several models in a pipeline is left out: they
         may read side by side.
         """
-        if self.drafting is None or not self.n_steps:
+        if self.drafting is None or not self.n_steps or not self.drafting.n_drafts:
             return 0.0, 0.0
         there = beside(self.drafting.drafter, self.deployment)
         if there is None:

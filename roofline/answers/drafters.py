@@ -37,7 +37,7 @@ class Drafter:
 
     def __post_init__(self) -> None:
         """A draft model comes with its deployment, the others without one."""
-        if self.kind not in get_args(DrafterKind):
+        if not isinstance(self.kind, str) or self.kind not in get_args(DrafterKind):
             raise SpecError(f'drafter: expected kind "draft_model", "mtp" or "ngram", got {shown(self.kind)}')
         if self.kind == "draft_model":
             require(self.deployment, Deployment, 'Drafter(kind="draft_model", deployment=…)')

@@ -77,7 +77,7 @@ def _wider(d: Deployment) -> Iterator[tuple[str, Deployment]]:
 def _fuller(d: Deployment) -> Iterator[tuple[str, Deployment]]:
     """A larger share of the memory for the engine."""
     if d.engine.memory.fraction is not None and d.engine.memory.fraction < FULLER and not d.engine.memory.shares:
-        label = f"{FULLER:.0%} of the memory for {d.engine.name}".replace("%", " %")
+        label = f"--memory-fraction {FULLER}"
         yield label, vary(d, engine=d.engine.varied(memory_fraction=FULLER))
 
 

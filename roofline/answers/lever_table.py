@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from roofline.answers.chunks import Passes
+from roofline.answers.cost import of_prediction
 from roofline.answers.disaggregation import split
 from roofline.answers.drafters import Drafter, Drafting, draft_of
 from roofline.answers.eager import without_flash
@@ -120,6 +121,7 @@ def lever_table(prediction: Prediction) -> tuple[LeverRow, ...]:
     >>> round(rows["as if MHA"].bytes_per_token / rows["baseline"].bytes_per_token, 2)
     1.49
     """
+    of_prediction(prediction, "lever_table")
     if isinstance(prediction.e2e_s, np.ndarray):
         raise SpecError("levers: expected the prediction of one request shape, got a grid")
     rows = [_row("baseline", "now", prediction)]
@@ -188,7 +190,8 @@ def _batching(p: Prediction) -> Iterator[LeverRow]:
         yield _row(f"batch {most:,.0f}", "batching", again(p, batch=most))
     if p.request.n_new * p.batch > CHUNK and p.deployment.model.generates:
         cut = vary(p.deployment, engine=p.deployment.engine.varied(batch_tokens=CHUNK))
-        yield _row(f"prompts in chunks of {CHUNK:,}", "batching", again(p, cut))
+        with suppress(RooflineError):  # too many passes
+            yield _row(f"prompts in chunks of {CHUNK:,}", "batching", again(p, cut))
 
 
 def _chips(p: Prediction) -> Iterator[LeverRow]:

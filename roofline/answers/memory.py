@@ -174,6 +174,8 @@ def memory(
     n_seq = checked(batch, name="batch", low=1.0, high=MAX_TOKENS)
     shared = _shared(shared_tokens, context)
     other = one_number(other_bytes, name="other_bytes", low=0.0)
+    if beside is not None and not isinstance(beside, Beside):
+        raise SpecError(f"beside: expected a Beside(deployment), got {shown(beside)}")
     model, numerics = deployment.model, deployment.numerics
     outputs = memory_tokens_of(model, memory_tokens) if model.generates else 0.0
     common_shape(context_tokens=context, batch=n_seq, memory_tokens=outputs, shared_tokens=shared)

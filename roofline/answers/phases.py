@@ -179,7 +179,8 @@ def timed(
     alike = parts[0] if len(parts) == 1 else None
     n_micro: Num = 1.0
     if alike is not None:
-        n_micro = same(np.minimum(float(plan.microbatches or plan.pp), alike.n_seq), alike.n_seq)
+        each = np.ceil(alike.n_seq / plan.dp)  # ranks work side by side
+        n_micro = same(np.minimum(float(plan.microbatches or plan.pp), each), alike.n_seq)
     micro = tuple(part.of_rank(n_micro) for part in parts)
     single = tuple(part.one_token for part in parts)
     stages = tuple(

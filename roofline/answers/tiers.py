@@ -12,7 +12,7 @@ from roofline.answers.records import Answer
 from roofline.errors import SpecError, UnknownName, did_you_mean, require, shown
 from roofline.ledger import summed
 from roofline.num import Num, checked, same
-from roofline.specs.deployment import Deployment
+from roofline.specs.deployment import ONE_MEMORY, Deployment
 from roofline.specs.offload import DRIVES
 from roofline.timing.elsewhere import Elsewhere, What
 from roofline.work.count import How, rows_of
@@ -34,8 +34,6 @@ __all__ = [
 ]
 
 NVME_BYTES_PER_S: Mapping[str, float] = DRIVES
-
-_ONE_MEMORY = ("unified", "socket")  # kinds of host link with the same memory at both ends
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +86,7 @@ def host_tier(deployment: Deployment, *, host_bytes_per_s: Any = None, capacity_
     """
     require(deployment, Deployment, "host_tier(deployment)")
     chip, link = deployment.hardware, deployment.hardware.links.host
-    if chip.kind == "cpu" or (link is not None and link.kind in _ONE_MEMORY):
+    if chip.kind == "cpu" or (link is not None and link.kind in ONE_MEMORY):
         raise SpecError(
             f"host: {chip.id} and its CPU share one memory, so there is no host tier to offload to; use an NVMe drive"
         )
@@ -168,7 +166,7 @@ def movable_bytes(deployment: Deployment, what: What, *, stage: int = 0) -> floa
 def _host_links(deployment: Deployment) -> list[float]:
     """What all chips of a replica read over their host links; nothing where no file says, or there is no link between."""
     link = deployment.hardware.links.host
-    if link is None or link.bytes_per_s is None or link.kind in _ONE_MEMORY:
+    if link is None or link.bytes_per_s is None or link.kind in ONE_MEMORY:
         return []
     return [deployment.n_chips * link.bytes_per_s]
 

@@ -15,7 +15,9 @@ from roofline.specs.plan import Plan
 from roofline.specs.precision import Numerics, Precision, require_units, substitutions
 from roofline.specs.shard import require_plan
 
-__all__ = ["Deployment"]
+__all__ = ["ONE_MEMORY", "Deployment"]
+
+ONE_MEMORY = ("unified", "socket")  # kinds of host link with the same memory at both ends
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
@@ -70,7 +72,7 @@ class Deployment:
         object.__setattr__(self, "plan", chosen)
         object.__setattr__(self, "precision", merged)
         object.__setattr__(self, "engine", _engine(engine))
-        object.__setattr__(self, "offload", _offload(offload, model))
+        object.__setattr__(self, "offload", _offload(offload, model, hardware))
 
     @property
     def n_chips(self) -> int:
@@ -93,16 +95,16 @@ class Deployment:
 
 
 def _engine(given: object) -> Engine:
-    if given == "ideal":
-        return IDEAL_ENGINE
     if isinstance(given, Engine):
         return given
+    if isinstance(given, str) and given == "ideal":
+        return IDEAL_ENGINE
     if not isinstance(given, str):
         raise SpecError(f"Deployment(engine=…): expected an engine or the name of one, got {shown(given)}")
     return catalog.engine(given)
 
 
-def _offload(given: object, model: Model) -> Offload | None:
+def _offload(given: object, model: Model, chip: Hardware) -> Offload | None:
     found = Offload.parse(given) if isinstance(given, str) else given
     if found is None:
         return None
@@ -112,4 +114,12 @@ def _offload(given: object, model: Model) -> Offload | None:
         raise SpecError(f"offload: {model.id} has no experts; use what weights")
     if found.what == "kv" and not model.generates:
         raise SpecError(f"offload: {model.id} is an encoder and keeps no cache; use what weights")
+    if found.to == "host" and (
+        chip.kind == "cpu" or (chip.links.host is not None and chip.links.host.kind in ONE_MEMORY)
+    ):
+        raise SpecError(
+            f"host: {chip.id} and its CPU share one memory, so there is no host tier to offload to; use an NVMe drive"
+        )
+    if found.compute == "host" and found.bytes_per_s is None:
+        raise SpecError("offload: what the host computes reads its memory; say how fast that is, as bandwidth 50 GB/s")
     return found

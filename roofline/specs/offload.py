@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
-from roofline.errors import SpecError, did_you_mean, shorten
+from roofline.errors import SpecError, did_you_mean, shorten, shown
 from roofline.specs.record import ByteRate, FlopRate, Record
 
 __all__ = ["DRIVES", "Offload", "OffloadTier"]
@@ -45,11 +45,17 @@ class Offload(Record):
     @classmethod
     def parse(cls, text: str) -> Self:
         """From TIER:SHARE or TIER:SHARE:WHAT, such as host:0.5 (of the weights), host:1:experts, nvme-gen5-x4:0.25:kv."""
+        if not isinstance(text, str):
+            raise SpecError(f"offload: expected a text such as host:0.5, got {shown(text)}")
         to, _, rest = text.partition(":")
         share, _, what = rest.partition(":")
-        wanted = f"offload: expected TIER:SHARE or TIER:SHARE:WHAT such as host:0.5 or host:1:experts, got {shorten(text)!r}"
+        wanted = (
+            f"offload: expected TIER:SHARE or TIER:SHARE:WHAT such as host:0.5 or host:1:experts, got {shorten(text)!r}"
+        )
         if to not in get_args(OffloadTier):
-            raise SpecError(f"{wanted}; tiers: {', '.join(get_args(OffloadTier))}{did_you_mean(to, get_args(OffloadTier))}")
+            raise SpecError(
+                f"{wanted}; tiers: {', '.join(get_args(OffloadTier))}{did_you_mean(to, get_args(OffloadTier))}"
+            )
         if what not in ("", *get_args(What)):
             raise SpecError(f"{wanted}; what: {', '.join(get_args(What))}{did_you_mean(what, get_args(What))}")
         try:

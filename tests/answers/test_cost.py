@@ -91,7 +91,7 @@ def test_a_price_on_record_is_used_when_asked_for_and_says_its_date() -> None:
         ({"utilisation": 1, "usd_per_chip_h": -1, "date": "2026-11-09"}, "usd_per_chip_h: expected a number >= 0"),
         ({**PRICE}, "expected either utilisation=, in .0, 1., or rate_per_s="),
         ({"utilisation": 1, "rate_per_s": 1, **PRICE}, "expected either utilisation"),
-        ({"utilisation": 0, **PRICE}, "utilisation: expected a number > 0"),
+        ({"utilisation": 0, **PRICE}, "utilisation: expected a number >= 1e-09"),
         ({"utilisation": 1.01, **PRICE}, "utilisation: expected .* at most 1"),
         ({"utilisation": [1, 0.5], "usd_per_chip_h": [1, 2, 3], "date": "2026-11-09"}, "broadcast together"),
     ],

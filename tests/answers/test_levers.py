@@ -98,3 +98,13 @@ def test_a_lever_changes_one_format_and_holds_the_other() -> None:
     for lever in levers(p):
         assert (lever.weights == "fp32") + (lever.kv == "fp32") >= 1
     assert "16-bit weights (bf16)" in {lever.name for lever in levers(p)}
+
+
+def test_a_very_long_answer_is_added_up_in_runs() -> None:
+    """Gemma 3: five of six layers stop growing at 1024 tokens, the others are linear in the context: runs lose nothing."""
+    d = rl.Deployment(model=rl.model("gemma-3-27b"), hardware=H100)
+    n = 200_000
+    p = rl.predict(d, prompt_tokens=100, output_tokens=n, batch=3)
+    every = rl.decode(d, context_tokens=np.arange(100.0, 100.0 + n - 1), batch=3)
+    assert p.tpot_s == pytest.approx(float(np.mean(every.seconds)), rel=1e-9)
+    assert p.tpot_floor_s == pytest.approx(float(np.mean(every.floor_s)), rel=1e-9)

@@ -105,7 +105,7 @@ def test_memory_gives_the_four_kinds_of_bytes(capsys: pytest.CaptureFixture[str]
     assert body["streamed_bytes_per_chip"] > body["kv_bytes"] + 15e9  # weights but for the table, and the cache
     assert body["kv_tokens"] * 131_072 <= body["kv_budget_bytes_per_chip"]
     out = said(capsys, *asked)
-    assert "vLLM leaves" in out
+    assert "vLLM may use 72.9 GiB of 79.6 GiB, which leaves" in out
     assert "before PagedAttention" in out
 
 
@@ -175,7 +175,9 @@ def test_levers_json_has_rows_and_rungs(capsys: pytest.CaptureFixture[str]) -> N
     assert rungs == [32, 8, 4, 2, 2.25]
 
 
-@pytest.mark.parametrize("model", ["gpt-2", "whisper-large-v3", "deepseek-v3", "qwen3-next-80b-a3b", "deepseek-v4-flash"])
+@pytest.mark.parametrize(
+    "model", ["gpt-2", "whisper-large-v3", "deepseek-v3", "qwen3-next-80b-a3b", "deepseek-v4-flash"]
+)
 def test_levers_of_models_of_every_kind(capsys: pytest.CaptureFixture[str], model: str) -> None:
     assert "baseline" in said(capsys, "levers", model, "h200")
 
@@ -191,6 +193,20 @@ def test_cost_divides_the_price_of_the_time_by_the_tokens(capsys: pytest.Capture
     assert "2.50 USD an hour (given, 2026-11-09)" in said(capsys, *asked)
     against = said(capsys, *asked, "--api", "0.20/0.80@2026-11-01")
     assert "costs less than that API where it is busy over" in against
+
+
+def test_a_chip_that_cannot_offload_hides_none_that_can(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["predict", LLAMA, "h100", "m5-max", "--offload", "host:0.5"]) == 0
+    captured = capsys.readouterr()
+    assert captured.err.startswith("left out: host: m5-max-40c")
+    assert "h100-sxm-80gb" in captured.out
+
+
+def test_a_lever_that_cannot_be_evaluated_hides_none_that_can(capsys: pytest.CaptureFixture[str]) -> None:
+    out = said(capsys, "levers", LLAMA, "h100", "-p", "128k", "-b", "2048")
+    assert "8-bit KV cache" in out
+    assert "prompts in chunks" not in out
+    assert "baseline" in said(capsys, "levers", "flan-t5-base", "h100")
 
 
 # What is refused
@@ -216,6 +232,13 @@ def test_cost_divides_the_price_of_the_time_by_the_tokens(capsys: pytest.Capture
         (["predict", LLAMA, "--tp", "2", "--split", "prefill=h100:1,decode=h100:2"], ("a replica takes 2",)),
         (["predict", LLAMA, "h100", "--prefix-hit", "1.5"], ("--prefix-hit", "from 0 to 1")),
         (["predict", LLAMA, "h100", "--prefix-hit", "half"], ("--prefix-hit", "half")),
+        (["predict", LLAMA, "h100", "--prefix-hit", "1..2%"], ("--prefix-hit", "1..2%")),
+        (["memory", LLAMA, "h100", "--prefix-hit", "banana"], ("--prefix-hit", "banana")),
+        (["memory", LLAMA, "m5-max", "--offload", "host:0.5"], ("share one memory",)),
+        (["memory", LLAMA, "--tp", "2", "--split", "prefill=h100:3,decode=h200"], ("a replica takes 2",)),
+        (["predict", LLAMA, "m5-max", "--split", "prefill=h100,decode=h200"], ("leave m5-max out",)),
+        (["predict", LLAMA, "--split", "prefill=h100,decode=h200", "--images", "3"], ("leave --images and --shared out",)),
+        (["predict", LLAMA, "h100", "-p", "100000", "--chunk", "1", "--pp", "8"], ("--chunk",)),
         (["predict", LLAMA, "h100", "--prefix-hit", "4000"], ("at most the prompt of 2,048",)),
         (["predict", LLAMA, "h100", "--shared", "4000"], ("shared_tokens", "at most the prompt")),
         (["predict", LLAMA, "h100", "--chunk", "0"], ("batch_tokens", "got 0")),
@@ -230,6 +253,8 @@ def test_cost_divides_the_price_of_the_time_by_the_tokens(capsys: pytest.Capture
         (["cost", LLAMA, "h100", "--utilisation", "0.5"], ("--price", "2.50@2026-11-09")),
         (["cost", LLAMA, "h100", "--price", "2.5@2026-11-09"], ("--utilisation", "--rate")),
         (["cost", LLAMA, "h100", "--price", "2.5@yesterday", "--utilisation", "0.5"], ("date", "yesterday")),
+        (["cost", LLAMA, "h100", "--price", "low", "--utilisation", "1e-320"], ("utilisation", "1e-09")),
+        (["cost", LLAMA, "h100", "--price", "low", "--rate", "1e-320"], ("rate_per_s", "1e-09")),
         (["cost", LLAMA, "m5-max", "--price", "low", "--utilisation", "0.5"], ("none on record",)),
         (["cost", LLAMA, "h100", "--price", "2@2026-11-09", "--rate", "1000"], ("more than this replica does",)),
         (["cost", LLAMA, "h100", "--price", "2@2026-11-09", "--utilisation", "0.5", "--api", "3"], ("IN/OUT@DAY",)),

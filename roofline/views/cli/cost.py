@@ -116,6 +116,10 @@ def _load(utilisation: str | None, rate: str | None) -> dict[str, Any]:
 def _price(text: str) -> dict[str, Any]:
     if text in ("low", "high"):
         return {"price": text}
+    if not text:
+        raise SpecError(
+            "missing --price: USD for a chip and hour with its day, such as 2.50@2026-11-09; or low or high"
+        )
     usd, at, day = text.partition("@")
     if not at:
         raise SpecError(
@@ -175,7 +179,7 @@ def _show(answers: Sequence[Answer], api: str | None) -> None:
 
 
 def _table(answers: Sequence[Answer]) -> Table:
-    figures = ("USD/chip/h", "busy", "USD/Mtok in", "USD/Mtok out", "both", "J/token in", "J/token out")
+    figures = ("USD/chip/h", "busy", "USD/Mtok in", "USD/Mtok out", "blended", "J/token in", "J/token out")
     rows = table(*figures, first="chip")
     for d, c, spent, _ in answers:
         out = "–" if c.output_usd_per_mtok is None else three(c.output_usd_per_mtok)
@@ -201,10 +205,11 @@ def _lines(answers: Sequence[Answer], api: str | None) -> list[str]:
         price = f"{float(c.usd_per_chip_h):.2f} USD an hour ({c.price_from}, {c.price_date})"
         if not c.prediction.memory.fits:
             lines.append(f"On {d.hardware.id} it does not fit: no batch of this size runs at that price.")
+            continue
         who = f"{d.hardware.id} at {price}"
         if api is None:
             each = f"{three(even.input_usd_per_mtok)} USD for a million tokens, in or out"
-            lines.append(f"{who}: an API that takes {each}, costs as much.")
+            lines.append(f"{who} breaks even with an API at {each}.")
         elif even.reachable:
             lines.append(f"{who} costs less than that API where it is busy over {percent(even.needed_utilisation)}.")
         else:

@@ -45,6 +45,7 @@ from roofline.views.cli.common import (
 )
 from roofline.views.cli.options import Ways, build, levered
 from roofline.views.cli.words import percent, seconds, three
+from roofline.views.cli.words import ways as ways_of
 
 __all__ = ["explain"]
 
@@ -174,7 +175,7 @@ def _notes(d: Deployment, longest: int) -> list[str]:
 def _products(t: Timing) -> Iterator[dict[str, Any]]:
     """The rows of the pass, a fused attention as its two products; none for what the pass does not touch."""
     for row in t.by_op():
-        if not row["streamed_bytes"]:
+        if not row["streamed_bytes"] and not row["link_bytes"]:
             continue
         if not row["products"]:
             yield row | {"weight_intensity": _ratio(row["flops"] + row["extra_flops"], row["weight_bytes"])}
@@ -201,7 +202,8 @@ def _show(p: _Pass, *, exact: bool) -> None:
     d, t = p.deployment, p.timing
     counted = "one layer" if exact else "all layers"
     formats = f"{d.numerics.weights_name} weights, {d.numerics.kv.name} KV"
-    say(f"{p.name}: {d.model.id} on {d.hardware.id}, {formats}, {p.shape}   (counts of {counted}, time of all)")
+    chip = d.hardware.id if d.n_chips == 1 else f"one of {d.n_chips} × {d.hardware.id}{ways_of(d.plan)}"
+    say(f"{p.name}: {d.model.id} on {chip}, {formats}, {p.shape}   (counts of {counted}, time of all)")
     figures = ("FLOP", "weights", "KV read", "KV write", "other", "FLOP/B of W", "FLOP/B", "time")
     rows = table("×", "<shape", *figures, "<binds", first="product")
     for row in _products(t):
@@ -216,7 +218,7 @@ def _show(p: _Pass, *, exact: bool) -> None:
             number(row["weight_bytes"] * per, "B"),
             number(row["kv_read_bytes"] * per, "B"),
             number(row["kv_write_bytes"] * per, "B"),
-            number((row["act_bytes"] + row["state_bytes"]) * per, "B"),
+            number((row["act_bytes"] + row["state_bytes"] + row["link_bytes"]) * per, "B"),
             "" if row["weight_intensity"] is None else _four(row["weight_intensity"]),
             _four(row["intensity"]) if flops else "0",
             format_si(float(row["seconds"]), "s"),

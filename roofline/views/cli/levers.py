@@ -12,7 +12,7 @@ import typer
 from roofline.answers.ladder import CacheLadder, cache_ladder
 from roofline.answers.lever_table import LeverRow, lever_table
 from roofline.answers.prediction import Prediction, predict
-from roofline.errors import SpecError, Unsupported
+from roofline.errors import RooflineError, SpecError
 from roofline.specs.deployment import Deployment
 from roofline.units import format_bytes, format_si
 from roofline.views.cli.common import (
@@ -51,7 +51,9 @@ def levers(
     prompt: PromptOrUsual = None,
     output: Output = None,
     batch: Batch = "8",
-    context: Annotated[str, typer.Option("--context", "-c", help="Of the ladder of caches, at one sequence.")] = "4096",
+    context: Annotated[
+        str, typer.Option("--context", "-c", help="Of the cache table at the end, one sequence.")
+    ] = "4096",
     weights: Weights = None,
     kv: Kv = None,
     activations: Activations = None,
@@ -91,7 +93,7 @@ def levers(
 
 def _ladder(deployments: Sequence[Deployment], context: int) -> CacheLadder | None:
     """None of a model that has no heads to count: recurrent, compressed, an encoder."""
-    with suppress(Unsupported):
+    with suppress(RooflineError):  # a source text of unknown length, no heads to count
         return cache_ladder(deployments, context_tokens=context)
     return None
 

@@ -42,7 +42,7 @@ from roofline.views.cli.common import (
     whole,
 )
 from roofline.views.cli.options import Ways, build, levered
-from roofline.views.cli.words import percent
+from roofline.views.cli.words import percent, usable, waiting
 from roofline.views.cli.words import ways as ways_of
 from roofline.work.kvcache import token_bytes
 from roofline.work.pages import fragmentation
@@ -154,7 +154,10 @@ def memory(
     tokens, n_seq = whole(context, name="--context", least=0), whole(batch, name="--batch")
     outputs = None if source is None else whole(source, name="--source", least=0)
     chosen = ways or Ways()
+    chosen.prefix_tokens(tokens)  # changes no memory, but is said to be nonsense where it is
     deployments = build(model, hardware or (), ways=chosen, search=search, weights=weights, kv=kv, head=head)
+    if chosen.split is not None:
+        chosen.split.replicas(deployments[0].plan)
     answers = [(d, _of(d, chosen, search, tokens, n_seq, outputs)) for d in deployments]
     if json:
         listed = [
@@ -201,6 +204,8 @@ def _show(
         say(_sentence(d, m, n_seq))
         for line in _engine(d, m):
             say(line)
+        if waits := waiting(d, n_seq):
+            say(f"  {waits}.")
         if not m.fits:
             found = ways_to_fit(d, lambda x: _of(x, chosen, search, tokens, n_seq, outputs))
             say(f"  Would fit: {'; '.join(found) or 'no single change tried here'}.")
@@ -242,11 +247,14 @@ def _drafted(m: Memory) -> float:
 
 def _engine(d: Deployment, m: Memory) -> list[str]:
     """What the engine leaves for the cache, as it would log it."""
+    may = usable(d, m)
     if m.kv_budget_bytes_per_chip <= 0.0 or (d.engine.id == "ideal" and not d.engine.scheduler):
-        return []
+        return [f"  {may}."] if may else []
     each = " of each rank" if d.plan.dp > 1 else ""
-    budget, tokens = format_bytes(m.kv_budget_bytes_per_chip), f"{m.kv_tokens:,.0f}"
-    lines = [f"  {d.engine.name} leaves {budget} for the cache{each}: {tokens} tokens."]
+    budget = format_bytes(m.kv_budget_bytes_per_chip)
+    tokens = "any number of" if math.isinf(m.kv_tokens) else f"{m.kv_tokens:,.0f}"
+    leaves = f"{d.engine.name} leaves" if not may else f"{may}, which leaves"
+    lines = [f"  {leaves} {budget} for the cache{each}: {tokens} tokens."]
     if d.engine.scheduler:
         tier = d.engine.tier(d.engine.visible_bytes(d.hardware.memory_bytes), chip=d.hardware.id)
         most = f"at most {tier.max_seqs:,} sequences at once" if tier.max_seqs < 2**30 else "any number of sequences"

@@ -116,7 +116,7 @@ def _share(text: str) -> float | None:
     """A share as people type it (0.6, .6, 60%); none for a number of tokens."""
     if re.fullmatch(r"[0-9]*\.[0-9]+|[01]|1\.0*", text):
         share = float(text)
-    elif re.fullmatch(r"[0-9.]+ ?%", text):
+    elif re.fullmatch(r"[0-9]+(\.[0-9]*)? ?%", text):
         share = float(text.rstrip("% ")) / 100.0
     else:
         return None
@@ -191,11 +191,11 @@ _ENGINE: dict[str, Any] = {
     "host_bandwidth": (Annotated[str | None, typer.Option(
         "--host-bandwidth", help="Of host memory or the drive, as '50 GB/s'.  [default: no slower than the link]")], None),
     "host_peak": (Annotated[str | None, typer.Option(
-        "--host-peak", help="The host multiplies what it holds, at so much, as '2 TFLOP/s'.")], None),
+        "--host-peak", help="The host multiplies what it holds, at so much, as '2 TFLOP/s'; with --host-bandwidth.")], None),
     "draft": (Annotated[str | None, typer.Option(
         "--draft", help="WHO:DRAFTS:ACCEPTANCE: llama-3.2-1b:4:0.7, ngram:4:0.5, mtp:1:0.8.")], None),
     "split": (Annotated[str | None, typer.Option(
-        "--split", help="Two pools: prefill=h100:1,decode=h200:1 (chips of each).")], None),
+        "--split", help="Two pools and the chips of each: prefill=h100:4,decode=h200:2; --tp 2 pairs them.")], None),
 }  # fmt: skip
 
 _OPTIONS = _PLAN | _ENGINE
@@ -242,6 +242,8 @@ def _offload(text: str | None, bandwidth: str | None, peak: str | None) -> Offlo
     found = Offload.parse(text)
     given: dict[str, Any] = {"to": found.to, "fraction": found.fraction, "what": found.what}
     given |= {} if bandwidth is None else {"bandwidth": bandwidth}
+    if peak is not None and bandwidth is None and found.to == "host":
+        raise SpecError("--host-peak: what the host computes reads its memory; add --host-bandwidth, such as '50 GB/s'")
     given |= {} if peak is None else {"host_peak": peak, "compute": "host"}
     return Offload.read(given, where="--offload")
 
@@ -264,6 +266,8 @@ def build(
     """A deployment of the model on each chip; of two pools, the one that prefills, then the one that decodes."""
     chosen, folders = ways or Ways(), search or ()
     spec, engine = catalog.model(model, search=folders), chosen.of(folders)
+    if chosen.split is not None and chips:
+        raise SpecError(f"--split: names the chips itself; leave {', '.join(chips)} out")
     names = list(chips) if chosen.split is None else [chosen.split.prefill, chosen.split.decode]
     if not names:
         listed = "name a chip (roofline hardware lists them), or --split prefill=CHIP:N,decode=CHIP:N"

@@ -33,7 +33,9 @@ def plot(
     kind: Annotated[str, typer.Argument(help="roofline or latency.", show_default=False)],
     model: ModelName,
     hardware: Chips = None,
-    out: Annotated[Path, typer.Option("--out", help="The file to write: .svg, .png or .pdf.")] = Path("roofline.svg"),
+    out: Annotated[
+        Path | None, typer.Option("--out", help="The file to write: .svg, .png or .pdf.  [default: KIND.svg]")
+    ] = None,
     prompt: Prompt = "2048",
     output: Output = None,
     batch: Batch = "1",
@@ -64,8 +66,9 @@ def plot(
     if kind == "roofline":
         axes = draw.roofline(predictions[0] if len(predictions) == 1 else predictions, **look)
     elif len(deployments) > 1:
-        raise SpecError("plot latency: expected one chip; draw each into its own file")
+        raise SpecError("plot latency: draws one chip, and one pool; draw each into its own file")
     else:
         axes = draw.latency(predictions[0], **look)
-    draw.save(axes, out)
-    say(f"wrote {out}")
+    path = out or Path(f"{kind}.svg")
+    draw.save(axes, path)
+    say(f"wrote {path}")

@@ -12,7 +12,7 @@ from roofline.answers.disaggregation import Split, split
 from roofline.specs.deployment import Deployment
 from roofline.units import format_bytes, format_si
 from roofline.views.cli.common import print_json, print_table, say, table
-from roofline.views.cli.words import percent, seconds, three, ways
+from roofline.views.cli.words import percent, seconds, three, usable, ways
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -117,7 +117,15 @@ def _verdict(s: Split) -> list[str]:
         "decode": float(s.decode_requests_per_s),
     }
     narrowest = min(rates, key=lambda name: rates[name])
-    lines.append(f"As asked for, {three(s.requests_per_s)} requests a second go through: {narrowest} is the narrowest.")
+    lines.append(
+        f"With the chips given, {three(s.requests_per_s)} requests a second get through: {narrowest} limits them."
+    )
+    for name, p in (("prefill", s.prefill), ("decode", s.decode)):
+        if not p.memory.fits:
+            over, may = format_bytes(float(p.memory.short_by_bytes)), usable(p.deployment, p.memory)
+            lines.append(
+                f"The {name} pool does not fit: {over} too much on a chip{f' ({may})' if may else ''}; rates are as if."
+            )
     if not s.link_keeps_up:
         share = percent(rates["the link"] / min(rates["prefill"], rates["decode"]))
         lines.append(f"The link carries {share} of what the pools could serve.")

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from roofline.answers.chunks import budget_tokens, first_token
-from roofline.answers.levers import Lever, decode_limit, levers
-from roofline.answers.prediction import Prediction, again
+from roofline.answers.levers import Lever, levers
+from roofline.answers.prediction import Prediction
 from roofline.answers.prediction import predict as predict_request
+from roofline.errors import SpecError
 from roofline.num import Num
 from roofline.specs.ffns import Moe
 from roofline.specs.model import Model
@@ -43,7 +43,8 @@ from roofline.views.cli.common import (
     whole,
 )
 from roofline.views.cli.options import Ways, build, levered
-from roofline.views.cli.words import percent, seconds, three, ways
+from roofline.views.cli.verdict import verdict_of
+from roofline.views.cli.words import percent, seconds, three, waiting, ways
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -88,6 +89,8 @@ def predict(
     }
     n_seq = whole(batch, name="--batch")
     if chosen.split is not None:
+        if images != "0" or chosen.shared:
+            raise SpecError("--split: expected text prompts that share nothing; leave --images and --shared out")
         from roofline.views.cli.pools import show_split
 
         show_split(chosen, deployments, asked, batch=n_seq, plot=plot, json=json, check=check, search=search)
@@ -125,7 +128,7 @@ def _draw(predictions: list[Prediction], path: Path) -> None:
 
 
 def _one(p: Prediction) -> None:
-    verdict = _verdict(p)  # before anything is said: an error may not follow half an answer
+    verdict = verdict_of(p)  # before anything is said: an error may not follow half an answer
     say(_identity(p))
     for note in _notes(p):
         say(note)
@@ -182,13 +185,14 @@ def _chunks(p: Prediction) -> list[tuple[str, str]]:
     from roofline.answers.mixed import mixed_pass
 
     beside = mixed_pass(p.deployment, context_tokens=context, batch=p.batch, chunk_tokens=size)
-    cost = f"a chunk of {size:,.0f} beside these decodes makes their token {seconds(beside.tpot_cost_s)} later"
+    cost = f"a chunk of {size:,.0f} beside these decodes delays their next token by {seconds(beside.tpot_cost_s)}"
     return [("Prefill", f"in {cut}; {cost}")]
 
 
 def _notes(p: Prediction) -> list[str]:
     d = p.deployment
-    notes = [f"note: {sentence}" for sentence in d.said()] + beyond_context(d.model, int(p.longest_tokens))
+    sentences = [*d.said(), *filter(None, [waiting(d, float(p.batch))])]
+    notes = [f"note: {sentence}" for sentence in sentences] + beyond_context(d.model, int(p.longest_tokens))
     n = len(d.model.assumed)
     left_open = (
         f"note: the model's file leaves {n} values open, assumed by its family (roofline models show lists them)"
@@ -248,7 +252,8 @@ def _facts(p: Prediction) -> list[tuple[str, str]]:
         user, everyone = three(p.tokens_per_s_per_user), three(p.tokens_per_s)
         lines.append(("Speed", f"{user} tok/s per user, {everyone} tok/s in all while decoding"))
         step = "Decode step" if p.drafting is None else "Verifying"
-        lines.append((step, _traffic(p.decode)))
+        each = "on each chip " if p.deployment.n_chips > 1 else ""
+        lines.append((step, _traffic(p.decode, each)))
         lines.extend(("", sentence) for sentence in _experts(p.decode, p.deployment.model))
     each = " on each chip" if p.deployment.n_chips > 1 else ""
     verdict = f"fits{each}" if m.fits else f"does not fit: {format_bytes(float(m.short_by_bytes))} over{each}"
@@ -285,7 +290,7 @@ def _experts(decode: Timing, model: Model) -> list[str]:
     return [f"{reads}, as uniform routing would (at least {found.n_active_experts}, at most {most:,.0f})"]
 
 
-def _traffic(decode: Timing) -> str:
+def _traffic(decode: Timing, each: str) -> str:
     by = {"weights": 0.0, "KV": 0.0, "state": 0.0, "activations": 0.0}
     for row in decode.by_op():
         by["weights"] += float(row["weight_bytes"])
@@ -295,78 +300,7 @@ def _traffic(decode: Timing) -> str:
     total = sum(by.values())
     told = {name: value for name, value in by.items() if value or name != "state"}
     parts = ", ".join(f"{name} {format_si(value, 'B')} ({percent(value / total)})" for name, value in told.items())
-    return f"moves {format_si(total, 'B')}: {parts}"
-
-
-def _verdict(p: Prediction) -> list[str]:
-    """What binds, by how much, and the single changes that would help most."""
-    lines = []
-    if not p.memory.fits:
-        from roofline.answers.fitting import ways_to_fit
-
-        ways = "; ".join(ways_to_fit(p.deployment, lambda d: again(p, d).memory)) or "no single change tried here"
-        lines.append(f"It does not fit: {format_bytes(float(p.memory.short_by_bytes))} too much. Would fit: {ways}.")
-    lines.append(_binds("Prefill", p.prefill))
-    if p.decode is not None:
-        lines.append(_binds("Decode", p.decode))
-    found = levers(p)[:3]
-    if found:
-        lines.append("Single changes that would help most:")
-        width = max(len(v.name) for v in found)
-        lines.extend(f"  {i}. {v.name:<{width}}   {_effect(v, p)}" for i, v in enumerate(found, 1))
-    if p.decode is not None:
-        lines.append(_asymptote(p))
-    return lines
-
-
-def _binds(phase: str, t: Timing) -> str:
-    """What binds most of the time, and how far the pass as a whole stands from the ridge where that says the same."""
-    if t.bound == "overhead":
-        return f"{phase} is limited by launches."
-    bound_s, word = _LIMITS[t.bound](t)
-    share = f"{phase} is limited by {word} for {percent(bound_s / t.seconds)} of its time"
-    if t.bound not in ("compute", "memory"):
-        return f"{share}."
-    away = t.intensity / t.ridge if t.bound == "compute" else t.ridge / t.intensity
-    if away <= 1:
-        return f"{share}."
-    side = "above" if t.bound == "compute" else "below"
-    return f"{share}: its FLOP per byte stand {three(away)}× {side} the ridge."
-
-
-_LIMITS: dict[str, Callable[[Timing], tuple[Num, str]]] = {
-    "compute": lambda t: (t.compute_bound_s, "compute"),
-    "memory": lambda t: (t.memory_bound_s, "memory bandwidth"),
-    "link": lambda t: (t.exposed_link_s, "links between chips"),
-    "tier": lambda t: (t.tier_exposed_s, "the memory it is offloaded to"),
-}
-
-
-def _effect(v: Lever, p: Prediction) -> str:
-    parts = [f"whole request {_change(v.e2e_s, p.e2e_s)}"]
-    if v.tpot_s is not None and p.tpot_s is not None and abs(v.tpot_s / float(p.tpot_s) - 1) > 0.005:
-        parts.insert(0, f"TPOT {seconds(v.tpot_s)} ({_change(v.tpot_s, p.tpot_s)})")
-    if abs(v.ttft_s / float(p.ttft_s) - 1) > 0.005:
-        parts.insert(0, f"TTFT {seconds(v.ttft_s)} ({_change(v.ttft_s, p.ttft_s)})")
-    return ", ".join(parts)
-
-
-def _change(after: float, before: Num) -> str:
-    return f"{100 * (after / float(before) - 1):+.0f} %".replace("-", "−")
-
-
-def _asymptote(p: Prediction) -> str:
-    """Where batching leads: weights are shared by ever more sequences, caches by none."""
-    context = float(p.request.n_new) + (p.output_tokens - 2) / 2
-    remembers = p.deployment.model.remembers
-    memory_tokens = p.request.n_memory if remembers else None
-    n_new = 1.0 if p.drafting is None else p.drafting.n_drafts + 1.0
-    limit = decode_limit(p.deployment, context_tokens=context, memory_tokens=memory_tokens, n_new=n_new)
-    ridge = p.prefill.ridge
-    tends = f"As the batch grows, decode's intensity at this context tends to {three(limit)} FLOP/B"
-    if limit < ridge:
-        return f"{tends}: no batch lifts it past the ridge of {three(ridge)}."
-    return f"{tends}: a large enough batch lifts it past the ridge of {three(ridge)}."
+    return f"moves {format_si(total, 'B')} {each}: {parts}".replace(" :", ":")
 
 
 def _side_by_side(predictions: list[Prediction]) -> None:

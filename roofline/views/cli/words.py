@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from roofline.answers.memory import Memory
 from roofline.num import Num
+from roofline.specs.deployment import Deployment
 from roofline.specs.plan import Plan
-from roofline.units import format_si
+from roofline.units import format_bytes, format_si
 
-__all__ = ["percent", "seconds", "three", "ways"]
+__all__ = ["percent", "seconds", "three", "usable", "waiting", "ways"]
 
 
 def ways(plan: Plan) -> str:
@@ -17,6 +19,37 @@ def ways(plan: Plan) -> str:
     """
     given = [f"{name} {n}" for name in ("tp", "pp", "ep", "dp", "cp") if (n := getattr(plan, name)) > 1]
     return f" ({', '.join(given)})" if given else ""
+
+
+def usable(d: Deployment, m: Memory) -> str:
+    """What an engine may use of the memory, in words; nothing of the machine itself, which takes all of it.
+
+    >>> from roofline.answers.memory import memory
+    >>> from roofline.specs.catalog import hardware, model
+    >>> d = Deployment(model=model("llama-3.1-8b"), hardware=hardware("h100"), engine="vllm")
+    >>> usable(d, memory(d, context_tokens=8192))
+    'vLLM may use 72.9 GiB of 79.6 GiB'
+    """
+    if d.engine.id == "ideal" and d.engine.memory.fraction == 1.0:
+        return ""
+    seen = d.engine.visible_bytes(d.hardware.memory_bytes)
+    share = d.engine.fraction(seen, chip=d.hardware.id, n_chips=d.n_chips, on_a_mac=d.hardware.vendor == "Apple")
+    outside = d.engine.memory.fraction_of in ("free", "static")
+    may = m.capacity_bytes if outside else share * seen
+    rest = f", and {share:.0%} of what is left for the cache".replace("%", " %") if outside else ""
+    return f"{d.engine.name} may use {format_bytes(may)} of {format_bytes(m.capacity_bytes)}{rest}"
+
+
+def waiting(d: Deployment, batch: float) -> str:
+    """A sentence for a batch larger than the engine runs at once; nothing otherwise."""
+    if not d.engine.scheduler:
+        return ""
+    tier = d.engine.tier(d.engine.visible_bytes(d.hardware.memory_bytes), chip=d.hardware.id)
+    most = tier.max_seqs * d.plan.dp
+    if batch <= most:
+        return ""
+    wait = f"the other {batch - most:,.0f} wait, and these times are too short"
+    return f"{d.engine.name} runs {most:,} requests at once (--max-seqs): {wait}"
 
 
 def seconds(value: Num | None) -> str:

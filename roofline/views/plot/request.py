@@ -97,7 +97,8 @@ class Request:
     def levers(self) -> str:
         """What the prefix cache has, and how many drafts, in words."""
         hit = f", {self.prefix_tokens:.0f} cached" if self.prefix_tokens else ""
-        return hit + (f", {self.drafting.n_drafts} drafts" if self.drafting is not None else "")
+        n = 0 if self.drafting is None else self.drafting.n_drafts
+        return hit + (f", {n} draft{'s' if n != 1 else ''}" if self.drafting is not None else "")
 
     def memory_of(self, deployment: Deployment) -> Memory:
         """What the batch holds at its longest."""
