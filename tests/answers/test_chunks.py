@@ -20,6 +20,7 @@ from roofline.specs.catalog import engine
 
 EXACT = 1e-12
 FEW = settings(max_examples=settings().max_examples // 3)
+SOME = settings(max_examples=settings().max_examples * 3 // 5)
 H100 = rl.hardware("h100-sxm-80gb")
 LLAMA = rl.model("llama-3.1-8b")  # 131,072 B of cache a token
 KINDS = ("llama-3.1-8b", "gemma-3-1b", "qwen3-30b-a3b", "deepseek-v2-lite", "qwen3-next-80b-a3b", "deepseek-v4-flash")
@@ -289,6 +290,7 @@ decoders = zoo_models(bodies=("decoder",), mixers=("attention", "linear", "none"
 anything = zoo_models(bodies=("decoder",))
 
 
+@SOME
 @given(decoders, chips(), st.integers(2, 3000), st.integers(1, 6), st.data())
 def test_a_longer_hit_in_hbm_is_never_slower(
     model: rl.Model, chip: rl.Hardware, prompt: int, batch: int, data: st.DataObject
@@ -310,6 +312,7 @@ def test_nor_in_chunks_of_which_it_saves_some(name: str, at_once: int | None) ->
     assert all(after <= before for before, after in pairwise(seconds))
 
 
+@SOME
 @given(decoders, chips(), st.integers(2, 3000), st.integers(2, 6), st.data())
 def test_the_first_copy_of_a_shared_beginning_is_never_free(
     model: rl.Model, chip: rl.Hardware, prompt: int, batch: int, data: st.DataObject
@@ -324,6 +327,7 @@ def test_the_first_copy_of_a_shared_beginning_is_never_free(
     assert most.floor_s <= apart.floor_s * (1 + EXACT)
 
 
+@FEW
 @given(anything, chips(), st.integers(1, 2000), st.integers(0, 2000))
 def test_one_alone_shares_nothing(model: rl.Model, chip: rl.Hardware, prompt: int, shared: int) -> None:
     d = chunky(model, chip=chip)
@@ -331,6 +335,7 @@ def test_one_alone_shares_nothing(model: rl.Model, chip: rl.Hardware, prompt: in
     assert (told.seconds, told.floor_s, told.hbm_bytes) == (alone.seconds, alone.floor_s, alone.hbm_bytes)
 
 
+@SOME
 @given(anything, chips(), st.integers(2, 600), st.integers(1, 4), st.integers(1, 800), st.integers(2, 4), st.data())
 def test_smaller_chunks_stream_more_take_longer_and_have_the_same_floor(
     model: rl.Model, chip: rl.Hardware, prompt: int, batch: int, at_once: int, times: int, data: st.DataObject
@@ -368,12 +373,12 @@ def test_a_grid_is_its_points(ways: dict[str, Any]) -> None:
     """Some of one pass, some of several, some that share a beginning."""
     d = chunky(tokens=300, plan=rl.Plan(**ways))
     prompt, batch, shared = (
-        np.array([10.0, 140.0, 301.0, 900.0])[:, None, None],
+        np.array([10.0, 140.0, 901.0])[:, None, None],
         np.array([1.0, 2.0, 5.0])[:, None],
         np.array([0, 9.0]),
     )
     grid = first_token(d, prompt_tokens=prompt, batch=batch, shared_tokens=shared)
-    for at in np.ndindex(4, 3, 2):
+    for at in np.ndindex(3, 3, 2):
         i, j, k = at
         point = first_token(d, prompt_tokens=prompt[i, 0, 0], batch=batch[j, 0], shared_tokens=shared[k])
         for name in (
@@ -390,7 +395,7 @@ def test_a_grid_is_its_points(ways: dict[str, Any]) -> None:
                 name
             )
         assert np.asarray(grid.bound)[at] == point.bound
-    assert len(grid.to_frame()) == 24
+    assert len(grid.to_frame()) == 18
 
 
 def test_hits_make_a_grid_too() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import as_model, chips, model_specs, with_mixers
 from zoo import zoo_models
@@ -23,6 +23,7 @@ from roofline.specs.catalog import engine
 from roofline.specs.offload import Offload
 
 EXACT = 1e-12
+FEW = settings(max_examples=settings().max_examples // 2)
 H100 = rl.hardware("h100-sxm-80gb")
 LLAMA = rl.model("llama-3.1-8b")
 NGRAM = Drafting(drafter=Drafter(kind="ngram"), n_drafts=3, acceptance=0.7)
@@ -63,6 +64,7 @@ OFFLOADS = [
     [("llama-3.1-8b", "rtx-4090"), ("qwen3-30b-a3b", "mi300x"), ("deepseek-v3", "h200-sxm-141gb"),
      ("gemma-3-27b", "h200-sxm-141gb"), ("qwen3-next-80b-a3b", "h200-sxm-141gb")],
 )  # fmt: skip
+@FEW
 @given(
     ways=st.sampled_from(WAYS), offload=st.sampled_from(OFFLOADS), tokens=st.sampled_from([None, 100, 1000]),
     prompt=st.sampled_from([1, 7, 300, 1200]), batch=st.sampled_from([1, 2, 3, 8, 17]), hit=st.booleans(),
@@ -139,6 +141,7 @@ def test_a_machine_k_times_as_fast_takes_a_kth(
 # Windows
 
 
+@FEW
 @given(
     model_specs(windows=st.integers(1, 600)), chips(), st.integers(1, 1500), st.integers(1, 20),
     st.sampled_from([None, 64, 500]),

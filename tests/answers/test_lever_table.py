@@ -194,12 +194,10 @@ NGRAM = Drafting(drafter=Drafter(kind="ngram"), n_drafts=2, acceptance=0.5)
         (deployed(), {"prompt_tokens": 2048, "output_tokens": 256, "batch": 8}),
         (deployed(engine="vllm"), {"prompt_tokens": 4096, "output_tokens": 9, "batch": 4}),
         (deployed(pp=2), SHORT | {"shared_tokens": 100}),
-        (deployed(engine="sglang"), SHORT | {"prefix_tokens": 77, "drafting": NGRAM}),
-        (deployed(offload="host:0.3"), SHORT),
+        (deployed("qwen2-0.5b", engine="sglang", offload="host:0.3"), SHORT | {"prefix_tokens": 77, "drafting": NGRAM}),
         (deployed("llama-3.1-70b"), SHORT),  # does not fit
         (deployed("deepseek-v2-lite", "m5-max-40c", engine="llama.cpp"), SHORT),
         (deployed("deepseek-v3", "b300-sxm", tp=4), SHORT),
-        (deployed("glm-4.7-flash", "tpu-v5e"), SHORT),
         (deployed("qwen3-next-80b-a3b", "h200-sxm-141gb", engine="vllm"), SHORT),
         (deployed("nemotron-h-8b", "m5-max-40c", engine="mlx"), SHORT | {"prompt_tokens": 1000}),
         (deployed("jamba-1.5-mini", "tpu-v6e"), SHORT),
@@ -209,7 +207,7 @@ NGRAM = Drafting(drafter=Drafter(kind="ngram"), n_drafts=2, acceptance=0.5)
         (deployed("whisper-large-v3", "tpu-v5e"), SHORT),
         (deployed("flan-t5-base", "m5-max-40c"), SHORT),
         (deployed("gpt-2", "t4"), {"prompt_tokens": 1000, "output_tokens": 24, "batch": 1}),  # at its longest
-        (deployed("smollm2-135m"), {"prompt_tokens": 1, "output_tokens": 2, "batch": 1}),
+        (deployed("qwen2-0.5b"), {"prompt_tokens": 1, "output_tokens": 2, "batch": 1}),
         (deployed("gemma-4-e2b", "m1-7c"), {"prompt_tokens": 100, "output_tokens": 1, "batch": 1}),  # nothing to decode
         (deployed(ENCODER), {"prompt_tokens": 300, "output_tokens": 0, "batch": 20}),
     ],

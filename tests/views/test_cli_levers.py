@@ -143,7 +143,7 @@ def test_explain_shows_a_draft_model_s_pass(capsys: pytest.CaptureFixture[str]) 
     assert "draft: llama-3.2-1b on h100-sxm-80gb" in out
 
 
-@pytest.mark.parametrize("kind", ["roofline", "latency"])
+@pytest.mark.parametrize("kind", ["roofline", "latency", "without-flash"])
 def test_plot_takes_the_levers(capsys: pytest.CaptureFixture[str], tmp_path: Path, kind: str) -> None:
     out = tmp_path / "x.svg"
     said(

@@ -25,12 +25,12 @@ from roofline.views.cli.options import Ways, build, levered
 
 __all__ = ["plot"]
 
-KINDS = ("roofline", "latency")
+KINDS = ("roofline", "latency", "without-flash")
 
 
 @levered
 def plot(
-    kind: Annotated[str, typer.Argument(help="roofline or latency.", show_default=False)],
+    kind: Annotated[str, typer.Argument(help="roofline, latency or without-flash.", show_default=False)],
     model: ModelName,
     hardware: Chips = None,
     out: Annotated[
@@ -46,12 +46,14 @@ def plot(
     search: Search = None,
     ways: Ways | None = None,
 ) -> None:
-    """Draw the roofline, or latency.
+    """Draw the roofline, latency, or prefill without FlashAttention.
 
-    Where the phases sit under the roof of a chip; TTFT against the prompt and TPOT against the batch.
+    Where the phases sit under the roof of a chip; TTFT against the prompt and TPOT against the batch; bytes and intensity.
     """
     if kind not in KINDS:
-        raise SpecError(f"plot: expected {' or '.join(KINDS)}, got {kind!r}{did_you_mean(kind, KINDS)}")
+        raise SpecError(
+            f"plot: expected {', '.join(KINDS[:-1])} or {KINDS[-1]}, got {kind!r}{did_you_mean(kind, KINDS)}"
+        )
     chosen = ways or Ways()
     deployments = build(model, hardware or (), ways=chosen, search=search, weights=weights, kv=kv)
     usual = "256" if deployments[0].model.generates else "0"
@@ -66,9 +68,11 @@ def plot(
     if kind == "roofline":
         axes = draw.roofline(predictions[0] if len(predictions) == 1 else predictions, **look)
     elif len(deployments) > 1:
-        raise SpecError("plot latency: draws one chip, and one pool; draw each into its own file")
-    else:
+        raise SpecError(f"plot {kind}: draws one chip, and one pool; draw each into its own file")
+    elif kind == "latency":
         axes = draw.latency(predictions[0], **look)
+    else:
+        axes = draw.without_flash(predictions[0], **look)
     path = out or Path(f"{kind}.svg")
     draw.save(axes, path)
     say(f"wrote {path}")
