@@ -5,10 +5,10 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 
 from roofline.answers.memory import Memory
 from roofline.answers.tiers import host_tier
-from roofline.answers.whatif import vary
 from roofline.dtypes import format_named
 from roofline.errors import RooflineError, SpecError
 from roofline.specs.deployment import Deployment
@@ -61,7 +61,7 @@ def narrower(d: Deployment) -> Iterator[tuple[str, Deployment]]:
         asked = {"activations": d.precision.activations, "head": d.precision.head}
         formats = {f: current.name for f, current in now.items()} | {field: name}
         with suppress(SpecError):
-            yield label, vary(d, precision=Precision(**asked, **formats))
+            yield label, replace(d, precision=Precision(**asked, **formats))
 
 
 def _wider(d: Deployment) -> Iterator[tuple[str, Deployment]]:
@@ -69,7 +69,7 @@ def _wider(d: Deployment) -> Iterator[tuple[str, Deployment]]:
     tp = d.plan.tp * 2
     while tp * d.plan.pp * d.plan.dp * d.plan.cp <= MOST_CHIPS:
         with suppress(RooflineError):
-            changed = vary(d, plan=d.plan.model_copy(update={"tp": tp}))
+            changed = replace(d, plan=d.plan.model_copy(update={"tp": tp}))
             yield f"tp {tp} ({changed.n_chips} chips)", changed
         tp *= 2
 
@@ -78,7 +78,7 @@ def _fuller(d: Deployment) -> Iterator[tuple[str, Deployment]]:
     """A larger share of the memory for the engine."""
     if d.engine.memory.fraction is not None and d.engine.memory.fraction < FULLER and not d.engine.memory.shares:
         label = f"--memory-fraction {FULLER}"
-        yield label, vary(d, engine=d.engine.varied(memory_fraction=FULLER))
+        yield label, replace(d, engine=d.engine.varied(memory_fraction=FULLER))
 
 
 def _elsewhere(d: Deployment, holds: Callable[[Deployment], Memory]) -> Iterator[str]:
@@ -87,7 +87,7 @@ def _elsewhere(d: Deployment, holds: Callable[[Deployment], Memory]) -> Iterator
         return
 
     def fits(percent: int) -> bool:
-        return bool(holds(vary(d, offload=Offload(to="host", fraction=percent / 100.0))).fits)
+        return bool(holds(replace(d, offload=Offload(to="host", fraction=percent / 100.0))).fits)
 
     with suppress(RooflineError):
         host_tier(d)

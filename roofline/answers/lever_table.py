@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -22,7 +22,6 @@ from roofline.answers.ladder import as_mha
 from roofline.answers.phases import decode
 from roofline.answers.prediction import Prediction, again
 from roofline.answers.records import as_frame
-from roofline.answers.whatif import vary
 from roofline.errors import RooflineError, SpecError
 from roofline.specs.mixers import Latent
 from roofline.specs.offload import Offload
@@ -163,7 +162,7 @@ def _streamed(p: Prediction) -> float:
 def _model(p: Prediction) -> Iterator[LeverRow]:
     full = as_mha(p.deployment.model)
     if full != p.deployment.model:
-        yield _row("as if MHA", "model", again(p, vary(p.deployment, model=full)))
+        yield _row("as if MHA", "model", again(p, replace(p.deployment, model=full)))
 
 
 def _formats(p: Prediction) -> Iterator[LeverRow]:
@@ -177,7 +176,7 @@ def _cache(p: Prediction) -> Iterator[LeverRow]:
         return
     if not d.engine.pages.contiguous:
         longest = max(model.max_context_tokens, int(p.longest_tokens))
-        whole = vary(d, engine=d.engine.varied(page_tokens=longest))
+        whole = replace(d, engine=d.engine.varied(page_tokens=longest))
         yield _row("whole contexts reserved, no pages", "cache", again(p, whole, prefix_tokens=0))
     half = float(np.floor(np.minimum(p.prompt_tokens, p.request.n_new) / 2.0))
     if half > p.prefix_tokens:
@@ -189,7 +188,7 @@ def _batching(p: Prediction) -> Iterator[LeverRow]:
     if most > p.batch:
         yield _row(f"batch {most:,.0f}", "batching", again(p, batch=most))
     if p.request.n_new * p.batch > CHUNK and p.deployment.model.generates:
-        cut = vary(p.deployment, engine=p.deployment.engine.varied(batch_tokens=CHUNK))
+        cut = replace(p.deployment, engine=p.deployment.engine.varied(batch_tokens=CHUNK))
         with suppress(RooflineError):  # too many passes
             yield _row(f"prompts in chunks of {CHUNK:,}", "batching", again(p, cut))
 
@@ -202,7 +201,7 @@ def _chips(p: Prediction) -> Iterator[LeverRow]:
         plans += [(f"dp {n} for attention, ep {n}", {"dp": n, "ep": n}) for n in WIDER]
     for label, ways in plans:
         with suppress(RooflineError):
-            yield _row(label, "chips", again(p, vary(d, plan=plan.model_copy(update=ways))))
+            yield _row(label, "chips", again(p, replace(d, plan=plan.model_copy(update=ways))))
 
 
 def _offload(p: Prediction) -> Iterator[LeverRow]:
@@ -216,7 +215,7 @@ def _offload(p: Prediction) -> Iterator[LeverRow]:
         ways.append(("half of the KV cache in host memory", Offload(to="host", fraction=0.5, what="kv")))
     for label, way in ways:
         with suppress(RooflineError):
-            yield _row(label, "memory", again(p, vary(d, offload=way)))
+            yield _row(label, "memory", again(p, replace(d, offload=way)))
 
 
 def _split(p: Prediction) -> Iterator[LeverRow]:
