@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from roofline.answers.drafters import Drafting
+from roofline.answers.drafters import Drafting, beside
 from roofline.answers.inputs import request
 from roofline.answers.memory import memory
 from roofline.answers.phases import asked_for
@@ -263,7 +263,8 @@ def _decoding(
         asks = request(deployment.model, **asked_for(prompt_tokens=prompt_tokens))
         outputs = asks.n_memory if deployment.model.remembers else None
         longest = asks.n_new + (output_tokens - 1.0)
-        most = memory(deployment, context_tokens=longest, memory_tokens=outputs).max_batch
+        drafts = None if drafting is None else beside(drafting.drafter, deployment)
+        most = memory(deployment, context_tokens=longest, memory_tokens=outputs, beside=drafts).max_batch
         batch = np.maximum(most, 1.0)
     return predict(deployment, prompt_tokens=prompt_tokens, output_tokens=output_tokens, batch=batch, drafting=drafting)
 

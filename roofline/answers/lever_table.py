@@ -233,7 +233,7 @@ def _split(p: Prediction) -> Iterator[LeverRow]:
         held = sum(float(pool.memory.allocated_bytes_per_chip) for pool in (pools.prefill, pools.decode))
         yield _row(
             "prefill on chips of its own", "chips", pools.decode, ttft_s=float(pools.ttft_s), n_chips=2 * d.n_chips,
-            served_tokens_per_s_per_chip=served, assumes=f"{ratio:.2g} prefill replicas to a decode replica, both busy",
+            served_tokens_per_s_per_chip=served, assumes=f"one prompt alone; {ratio:.2g} prefill replicas to a decode one",
             resident_bytes=held * d.n_chips, fits=bool(pools.fits),
         )  # fmt: skip
 

@@ -173,7 +173,7 @@ def timed(
     """
     require(deployment, Deployment, "timed(deployment)")
     plan, parts = deployment.plan, as_step(step)
-    kernels, given = how or How(), dict(asked or {})
+    kernels, given = how or How(latent=deployment.engine.kernels.latent or "auto"), dict(asked or {})
     if plan.pp == 1:
         return on_stage(deployment, 0, parts, kernels, given)
     alike = parts[0] if len(parts) == 1 else None

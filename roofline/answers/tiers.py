@@ -151,6 +151,7 @@ def elsewhere_of(deployment: Deployment) -> Elsewhere | None:
         overlap=o.overlap,
         host_bytes_per_s=None if tier.host_bytes_per_s is None else tier.host_bytes_per_s / n_chips,
         host_flops_per_s=None if o.host_flops_per_s is None else o.host_flops_per_s / n_chips,
+        alone=n_chips / deployment.plan.chips_per_stage,
     )
 
 
@@ -159,7 +160,8 @@ def movable_bytes(deployment: Deployment, what: What, *, stage: int = 0) -> floa
     rows, _ = rows_of(deployment.model, deployment.precision, How(), deployment.plan, stage)
     anything = Elsewhere(what=what, fraction=1.0, bytes_per_s=np.inf)
     moved = [row for row in rows if anything.moves(row)]
-    endless = PassSums((Seqs(n_seq=MAX_TOKENS, n_new=1.0),), n_ranks=deployment.plan.dp)
+    everything = Seqs(n_seq=MAX_TOKENS, n_new=1.0, n_inputs=1.0, n_input_tokens=1.0, n_memory=1.0)
+    endless = PassSums((everything,), n_ranks=deployment.plan.dp)
     return float(summed(moved, "weight_bytes_max").at(endless))
 
 

@@ -38,7 +38,8 @@ _KINDS: Mapping[What, tuple[OpKind, ...]] = {
 class Elsewhere:
     """What lies in another memory, as one chip sees it: a share of it, the rates of the tier [1, B/s, FLOP/s].
 
-    `host_bytes_per_s` and `host_flops_per_s` are needed where `compute` is "host".
+    `host_bytes_per_s` and `host_flops_per_s` are needed where `compute` is "host". `alone`: how many times as much of the
+    tier a chip has while other pipeline stages draw nothing, as the floor must allow [1].
     """
 
     what: What
@@ -48,6 +49,7 @@ class Elsewhere:
     overlap: bool = False
     host_bytes_per_s: Num | None = None
     host_flops_per_s: Num | None = None
+    alone: float = 1.0
 
     def moves(self, row: Row) -> bool:
         """Whether a part of this op's bytes lies there."""
@@ -139,7 +141,7 @@ class Offloaded(Timing):
         moved = self._gather(away.at) * e.fraction
         traffic = self._gather((stays_q + moved_q).at) - moved / self.chip.hbm_bytes_per_s
         rate = e.bytes_per_s if e.compute == "chip" or e.host_bytes_per_s is None else e.host_bytes_per_s
-        found = larger(larger(work, traffic), moved / rate)
+        found = larger(larger(work, traffic), moved / (rate * e.alone))
         return found if links == Linear() else larger(found, self._gather(links.at))
 
     def spent(self, on: Spent) -> Num:

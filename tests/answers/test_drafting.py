@@ -175,8 +175,8 @@ def test_a_beginning_that_all_share_is_read_once_at_least_however_many_are_draft
 
 
 def test_nor_does_a_draft_model_read_it_more_than_once_at_least() -> None:
-    """Two drafts, then three tokens verified. Whoever reads every byte once a pass is no faster than the floor: of the 1B all
-    its weights, and 32,768 B a token of 8000 + 16 · 192 cached, of those written since, and of 16 more."""
+    """Two drafts, then three tokens verified. Whoever reads every byte once a pass is no faster than the floor: of the 1B
+    all its weights, and 32,768 B a token of 8000 + 16 · 192 cached, of those written since, and of 16 more."""
     p = asked(drafts=drafting(BESIDE, 2), prompt_tokens=8192, output_tokens=2, batch=16, shared_tokens=8000)
     verify = 2 * (7_504_924_672 + 48 * 4096) + (8000 + 16 * 192 + 48) * 131072
     drafts = [2 * (SMALL.n_params + 16 * 2048) + (8000 + 16 * (192 + i) + 16) * 32768 for i in (0, 1)]
