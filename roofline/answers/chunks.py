@@ -16,17 +16,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.answers.inputs import IMAGE_SIZE, Request, request
-from roofline.answers.phases import asked_for, on_stage, timed
+from roofline.answers.phases import asked_for, how_of, on_stage, timed
 from roofline.errors import SpecError, require, shown
 from roofline.ledger import add_up
 from roofline.num import Num, checked, common_shape, same
 from roofline.specs.deployment import Deployment
+from roofline.specs.model import Model
 from roofline.timing.clock import Spent, Timing
 from roofline.timing.laws import larger
-from roofline.work.count import How
 from roofline.work.step import MAX_TOKENS, Seqs, Step
 
-__all__ = ["Passes", "budget_tokens", "first_token", "hit_tokens"]
+__all__ = ["Passes", "budget_tokens", "first_token", "hit_tokens", "is_cut"]
 
 MAX_PASSES = 100_000
 MAX_POINTS = 4_000_000
@@ -151,8 +151,12 @@ class Passes(Timing):
 
 def budget_tokens(deployment: Deployment) -> float:
     """Tokens a pass of one data-parallel rank holds at most; no limit where the engine does not cut prompts [token]."""
-    chip = deployment.hardware
-    return deployment.engine.budget_tokens(deployment.engine.visible_bytes(chip.memory_bytes), chip=chip.id)
+    return deployment.engine.budget_tokens(deployment.visible_bytes, chip=deployment.hardware.id)
+
+
+def is_cut(model: Model) -> bool:
+    """Whether an engine cuts a model's prompts: not what is encoded both ways, nor beside a tower's memory."""
+    return model.generates and not model.reads_a_source and not model.remembers
 
 
 def hit_tokens(deployment: Deployment, *, n_new: Num, prefix_tokens: Num) -> Num:
@@ -245,14 +249,14 @@ def _passes(d: Deployment, asks: Request, given: dict[str, Num], hit: Num, share
         asks.n_new, n_seq, np.minimum(dp, given["batch"]), given["batch"] - dp * (n_seq - 1.0), hit, shared,
         budget_tokens(d), same(np.minimum(most, n_seq), n_seq) if d.plan.pp > 1 else 1.0,
     )  # fmt: skip
-    shares, how = np.greater(shared, hit), How(latent=d.engine.kernels.latent or "auto")
+    shares, how = np.greater(shared, hit), how_of(d)
     alone = np.logical_and(np.less_equal(row.n_tokens, row.budget), ~shares)
     steps = _in_one(asks, given, hit, shared)
     asked = given | ({"images": asks.n_images} if np.any(np.greater(asks.n_images, 0.0)) else {})
     in_one = partial(timed, d, how=how, asked=asked, repeats=False)
     if np.all(alone):
         return in_one(steps.rest)
-    if d.model.reads_a_source or d.model.remembers or not d.model.generates:  # never cut
+    if not is_cut(d.model):
         return in_one((steps.once, steps.rest) if np.any(shares) else steps.rest)
     n_passes = row.n_passes
     _require_few(n_passes, row.budget, d.plan.pp)

@@ -21,8 +21,6 @@ from roofline.answers.tiers import movable_bytes, one_number
 from roofline.errors import SpecError, require, shown
 from roofline.num import Num, checked, common_shape, same, whole
 from roofline.specs.deployment import Deployment
-from roofline.specs.engine import Engine
-from roofline.specs.hardware import Hardware
 from roofline.specs.shard import share_of
 from roofline.work.footprint import resident_weight_bytes
 from roofline.work.kvcache import cache_bytes, recurrent_bytes, token_bytes
@@ -267,9 +265,7 @@ class StageMemory:
         moved = away * movable_bytes(d, d.offload.what, stage=stage) if d.offload is not None and away else 0.0
         self.weight_bytes: float = resident_weight_bytes(self.share, numerics=numerics) - moved
         chip = d.hardware
-        visible, on_a_mac = _visible_bytes(engine, chip), chip.vendor == "Apple"
-        tier = engine.tier(visible, chip=chip.id) if engine.scheduler else None
-        live = engine.activations
+        tier, live = d.tier, engine.activations
         self.activation_bytes = 0.0 if tier is None or live is None else float(
             activation_bytes(
                 d.model, batch_tokens=float(tier.batch_tokens), numerics=numerics, tp=d.plan.tp,
@@ -279,10 +275,10 @@ class StageMemory:
         )  # fmt: skip
         alike = d.plan.chips_per_stage  # stages pass rows on, which takes no room; collectives do
         self.runtime_bytes = engine.context_bytes(n_chips=alike) + engine.memory.graph_bytes
-        fraction = engine.fraction(chip.memory_bytes, chip=chip.id, n_chips=d.n_chips, on_a_mac=on_a_mac)
+        fraction = engine.fraction(chip.memory_bytes, chip=chip.id, n_chips=d.n_chips, on_a_mac=chip.vendor == "Apple")
         self.budget_bytes = float(
             kv_budget_bytes(
-                engine, total_bytes=visible, weight_bytes=self.weight_bytes + self.other, fraction=fraction,
+                engine, total_bytes=d.visible_bytes, weight_bytes=self.weight_bytes + self.other, fraction=fraction,
                 activation_bytes=self.activation_bytes, n_chips=alike,
             )
         )  # fmt: skip
@@ -369,17 +365,6 @@ class StageMemory:
         paging, windows = self.engine.pages, bool(self.share.model.windows)
         in_all = paging.windows == "pool" or (paging.windows == "window" and paging.in_flight > 0)
         return paging.contiguous or (windows and in_all)
-
-
-def _visible_bytes(engine: Engine, chip: Hardware) -> float:
-    """What the engine sees of the chip's memory: of a Mac's, which no driver of its own keeps any of, all [B]."""
-    visible = chip.memory_bytes if chip.vendor == "Apple" else engine.visible_bytes(chip.memory_bytes)
-    if visible <= 0.0:
-        raise SpecError(
-            f"{engine.id}: memory.driver: expected less than the {chip.memory_bytes / 2**30:,.1f} GiB of {chip.id}, "
-            f"got {engine.memory.driver_bytes / 2**30:,.1f} GiB; use a part of it"
-        )
-    return visible
 
 
 def _ratio(room: Num, one: Num) -> Num:

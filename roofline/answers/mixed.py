@@ -12,7 +12,6 @@ from roofline.answers.records import Answer
 from roofline.errors import SpecError, require
 from roofline.num import Num, checked, common_shape
 from roofline.specs.deployment import Deployment
-from roofline.work.count import How
 from roofline.work.step import MAX_TOKENS, Seqs
 
 __all__ = ["MixedPass", "mixed_pass"]
@@ -89,8 +88,7 @@ def mixed_pass(
     decoding = Seqs.of_checked(n_seq=given["batch"], n_new=1.0, n_past=given["context_tokens"], n_memory=heard)
     reading = Seqs.of_checked(n_seq=1.0, n_new=given["chunk_tokens"], n_past=past, n_logits=0.0, n_memory=heard)
     together = replace(deployment, plan=deployment.plan.model_copy(update={"microbatches": 1}))
-    how = How(latent=deployment.engine.kernels.latent or "auto")
-    passing = partial(timed, together, how=how, asked=given | {"chunk_past": past}, repeats=True)
+    passing = partial(timed, together, asked=given | {"chunk_past": past}, repeats=True)
     both = passing((decoding, reading))
     return MixedPass(
         **given,

@@ -26,7 +26,7 @@ from roofline.work.latent import LatentForm
 from roofline.work.step import MAX_TOKENS, Seqs, Step, as_step
 from roofline.work.sums import PassSums
 
-__all__ = ["asked_for", "decode", "on_stage", "prefill", "timed"]
+__all__ = ["asked_for", "decode", "how_of", "on_stage", "prefill", "timed"]
 
 PART_POINTS = 32_768
 GRID_POINTS = 100_000
@@ -85,7 +85,7 @@ def prefill(
         given["images"] = asks.n_images
     common_shape(**given)
     seqs = Seqs.of_checked(n_seq=given["batch"], n_new=asks.n_new, n_past=given["n_past"], **asks.towers)
-    how = How(attention, latent or deployment.engine.kernels.latent or "auto", routing_exponent)
+    how = how_of(deployment, attention=attention, latent=latent, routing_exponent=routing_exponent)
     return timed(deployment, seqs, how=how, asked=given, repeats=False)
 
 
@@ -152,8 +152,16 @@ def decode(
     seqs = Seqs.of_checked(
         n_seq=given["batch"], n_new=1.0, n_past=given["context_tokens"], n_memory=memory, n_shared=shared
     )
-    how = How(attention, latent or deployment.engine.kernels.latent or "auto", routing_exponent)
+    how = how_of(deployment, attention=attention, latent=latent, routing_exponent=routing_exponent)
     return timed(deployment, seqs, how=how, asked=given, repeats=True)
+
+
+def how_of(
+    deployment: Deployment, *, attention: AttentionKernel = "flash", latent: LatentForm | None = None,
+    routing_exponent: float = 1.0,
+) -> How:  # fmt: skip
+    """The execution to count: the form of latent attention that was asked for, else the engine's own, else the cheaper."""
+    return How(attention, latent or deployment.engine.kernels.latent or "auto", routing_exponent)
 
 
 def timed(
@@ -173,7 +181,7 @@ def timed(
     """
     require(deployment, Deployment, "timed(deployment)")
     plan, parts = deployment.plan, as_step(step)
-    kernels, given = how or How(latent=deployment.engine.kernels.latent or "auto"), dict(asked or {})
+    kernels, given = how or how_of(deployment), dict(asked or {})
     if plan.pp == 1:
         return on_stage(deployment, 0, parts, kernels, given)
     alike = parts[0] if len(parts) == 1 else None

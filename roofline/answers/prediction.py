@@ -14,6 +14,7 @@ from roofline.answers.drafters import Drafting, beside
 from roofline.answers.inputs import IMAGE_SIZE, Request, request
 from roofline.answers.memory import Memory, memory
 from roofline.answers.phases import asked_for
+from roofline.answers.records import evidence_of
 from roofline.errors import SpecError, require, shown
 from roofline.num import Num, as_num, checked, same, whole
 from roofline.specs.deployment import Deployment
@@ -213,13 +214,6 @@ def _frame(predictions: Sequence[Prediction]) -> Any:
         columns = np.broadcast_arrays(*row.values())
         frames.append(pd.DataFrame({k: c.ravel() for k, c in zip(row, columns, strict=True)}))
     return pd.concat(frames, ignore_index=True)
-
-
-def evidence_of(deployment: Deployment) -> str:
-    """What stands behind the times: nothing measured yet, whatever the engine."""
-    if deployment.engine.id == "ideal":
-        return "ideal machine; no measurements behind it"
-    return f"memory and schedule of {deployment.engine.name}; times of the ideal machine, no measurements behind them"
 
 
 @overload

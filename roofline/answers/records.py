@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Answer", "as_frame"]
+from roofline.specs.deployment import Deployment
+
+__all__ = ["Answer", "as_frame", "evidence_of"]
 
 
 class Answer:
@@ -31,3 +33,10 @@ def as_frame(given: Mapping[str, Any]) -> Any:
 
     columns = np.broadcast_arrays(*(np.asarray(v, dtype=object if v is None else None) for v in given.values()))
     return pd.DataFrame({name: c.ravel() for name, c in zip(given, columns, strict=True)})
+
+
+def evidence_of(deployment: Deployment) -> str:
+    """What stands behind the times: nothing measured yet, whatever the engine."""
+    if deployment.engine.id == "ideal":
+        return "ideal machine; no measurements behind it"
+    return f"memory and schedule of {deployment.engine.name}; times of the ideal machine, no measurements behind them"

@@ -17,6 +17,7 @@ from roofline.answers.drafters import Drafter, beside, draft_of
 from roofline.answers.inputs import memory_tokens_of
 from roofline.answers.memory import Beside, memory
 from roofline.answers.phases import asked_for, decode, timed
+from roofline.answers.records import evidence_of
 from roofline.errors import SpecError, Unsupported, require, shown
 from roofline.num import Num, checked, common_shape, same, whole
 from roofline.specs.deployment import Deployment
@@ -94,7 +95,7 @@ class Speculation:
             "hardware": d.hardware.id,
             "n_chips": d.n_chips,
             "engine": d.engine.id,
-            "evidence": "ideal machine; no measurements behind it",
+            "evidence": evidence_of(d),
             "notes": list(dict.fromkeys((*d.said(), *(() if draft is None else draft.said())))),
             "drafter": self.drafter.kind,
             "draft_model": None if draft is None else draft.model.id,

@@ -12,8 +12,8 @@ from roofline.answers.records import Answer
 from roofline.errors import SpecError, UnknownName, did_you_mean, require, shown
 from roofline.ledger import summed
 from roofline.num import Num, checked, same
-from roofline.specs.deployment import ONE_MEMORY, Deployment
-from roofline.specs.offload import DRIVES
+from roofline.specs.deployment import Deployment
+from roofline.specs.offload import DRIVES, ONE_MEMORY, require_host
 from roofline.timing.elsewhere import Elsewhere, What
 from roofline.work.count import How, rows_of
 from roofline.work.step import MAX_TOKENS, Seqs
@@ -85,11 +85,8 @@ def host_tier(deployment: Deployment, *, host_bytes_per_s: Any = None, capacity_
     (63015000000.0, 51200000000.0)
     """
     require(deployment, Deployment, "host_tier(deployment)")
-    chip, link = deployment.hardware, deployment.hardware.links.host
-    if chip.kind == "cpu" or (link is not None and link.kind in ONE_MEMORY):
-        raise SpecError(
-            f"host: {chip.id} and its CPU share one memory, so there is no host tier to offload to; use an NVMe drive"
-        )
+    chip = deployment.hardware
+    require_host(chip)
     given = None if host_bytes_per_s is None else rate_of(host_bytes_per_s, name="host_bytes_per_s")
     rates = [*_host_links(deployment), *(() if given is None else (given,))]
     if not rates:
@@ -141,8 +138,6 @@ def elsewhere_of(deployment: Deployment) -> Elsewhere | None:
         tier = nvme_tier(deployment, drive=o.to)
     else:
         tier = nvme_tier(deployment, bytes_per_s=o.bytes_per_s)
-    if o.compute == "host" and tier.host_bytes_per_s is None:
-        raise SpecError("offload: what the host computes reads its memory; say how fast that is, as bandwidth 50 GB/s")
     return Elsewhere(
         what=o.what,
         fraction=o.fraction,

@@ -6,18 +6,16 @@ from dataclasses import dataclass
 
 from roofline.errors import SpecError, require, shown
 from roofline.specs import catalog
-from roofline.specs.engine import IDEAL_ENGINE, Engine
+from roofline.specs.engine import IDEAL_ENGINE, Engine, Tier
 from roofline.specs.fabric import levels
 from roofline.specs.hardware import Hardware
 from roofline.specs.model import Model
-from roofline.specs.offload import Offload
+from roofline.specs.offload import Offload, require_host
 from roofline.specs.plan import Plan
 from roofline.specs.precision import Numerics, Precision, require_units, substitutions
 from roofline.specs.shard import require_plan
 
-__all__ = ["ONE_MEMORY", "Deployment"]
-
-ONE_MEMORY = ("unified", "socket")  # kinds of host link with the same memory at both ends
+__all__ = ["Deployment"]
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
@@ -84,6 +82,24 @@ class Deployment:
         """Formats and compute dtypes of the model's tensors."""
         return self.precision.of(self.model)
 
+    @property
+    def visible_bytes(self) -> float:
+        """What the engine sees of a chip's memory: of a Mac's, which no driver of its own keeps any of, all [B]."""
+        chip, engine = self.hardware, self.engine
+        visible = chip.memory_bytes if chip.vendor == "Apple" else engine.visible_bytes(chip.memory_bytes)
+        if visible <= 0.0:
+            raise SpecError(
+                f"{engine.id}: memory.driver: expected less than the {chip.memory_bytes / 2**30:,.1f} GiB of {chip.id}, "
+                f"got {engine.memory.driver_bytes / 2**30:,.1f} GiB; use a part of it"
+            )
+        return visible
+
+    @property
+    def tier(self) -> Tier | None:
+        """The engine's scheduler defaults on this chip; none of an engine that limits nothing."""
+        engine = self.engine
+        return engine.tier(self.visible_bytes, chip=self.hardware.id) if engine.scheduler else None
+
     def __repr__(self) -> str:
         n = self.numerics
         formats = f"{n.weights_name} weights, {n.kv.name} KV"
@@ -114,12 +130,8 @@ def _offload(given: object, model: Model, chip: Hardware) -> Offload | None:
         raise SpecError(f"offload: {model.id} has no experts; use what weights")
     if found.what == "kv" and not model.generates:
         raise SpecError(f"offload: {model.id} is an encoder and keeps no cache; use what weights")
-    if found.to == "host" and (
-        chip.kind == "cpu" or (chip.links.host is not None and chip.links.host.kind in ONE_MEMORY)
-    ):
-        raise SpecError(
-            f"host: {chip.id} and its CPU share one memory, so there is no host tier to offload to; use an NVMe drive"
-        )
+    if found.to == "host":
+        require_host(chip)
     if found.compute == "host" and found.bytes_per_s is None:
         raise SpecError("offload: what the host computes reads its memory; say how fast that is, as bandwidth 50 GB/s")
     return found

@@ -7,9 +7,10 @@ from typing import Annotated, Literal, Self, get_args
 from pydantic import Field, model_validator
 
 from roofline.errors import SpecError, did_you_mean, shorten, shown
+from roofline.specs.hardware import Hardware
 from roofline.specs.record import ByteRate, FlopRate, Record
 
-__all__ = ["DRIVES", "Offload", "OffloadTier"]
+__all__ = ["DRIVES", "ONE_MEMORY", "Offload", "OffloadTier", "require_host"]
 
 OffloadTier = Literal["host", "nvme-gen4-x4", "nvme-gen5-x4"]
 What = Literal["weights", "experts", "kv"]
@@ -19,6 +20,18 @@ DRIVES: dict[str, float] = {"nvme-gen4-x4": 7.877e9, "nvme-gen5-x4": 15.754e9}
 
 Source: PCI Express 4.0 and 5.0, four lanes of 16 and 32 GT/s after 128b/130b.
 """
+
+
+ONE_MEMORY = ("unified", "socket")  # kinds of host link with the same memory at both ends
+
+
+def require_host(chip: Hardware) -> None:
+    """Raise where CPU and chip share one memory: there is nowhere to move anything."""
+    link = chip.links.host
+    if chip.kind == "cpu" or (link is not None and link.kind in ONE_MEMORY):
+        raise SpecError(
+            f"host: {chip.id} and its CPU share one memory, so there is no host tier to offload to; use an NVMe drive"
+        )
 
 
 class Offload(Record):

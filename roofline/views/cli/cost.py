@@ -12,7 +12,6 @@ from roofline.answers.breakeven import BreakEven, break_even_price, break_even_u
 from roofline.answers.cost import Cost
 from roofline.answers.cost import cost as cost_of
 from roofline.answers.energy import Energy, energy
-from roofline.answers.prediction import predict
 from roofline.errors import SpecError, shorten
 from roofline.specs.deployment import Deployment
 from roofline.units import format_si
@@ -32,10 +31,8 @@ from roofline.views.cli.common import (
     print_table,
     say,
     table,
-    usual_prompt,
-    whole,
 )
-from roofline.views.cli.options import Ways, build, levered
+from roofline.views.cli.options import Ways, asked_of, build, levered, predicted
 from roofline.views.cli.words import percent, three, ways
 
 if TYPE_CHECKING:
@@ -79,17 +76,10 @@ def cost(
         raise SpecError("cost: expected one pool; price the two of a --split one by one")
     formats = {"weights": weights, "kv": kv, "activations": activations, "head": head}
     deployments = build(model, hardware or (), ways=chosen, search=search, **formats)
-    n_prompt = whole(prompt or usual_prompt(deployments[0].model), name="--prompt")
-    usual = "256" if deployments[0].model.generates else "0"
-    asked: dict[str, Any] = {
-        "prompt_tokens": n_prompt,
-        "output_tokens": whole(output or usual, name="--output", least=0, most=1e7),
-        "batch": whole(batch, name="--batch"),
-    }
+    asked = asked_of(deployments[0].model, prompt=prompt, output=output, batch=batch)
     load: dict[str, Any] = _load(utilisation, rate) | _price(price)
     answers: list[Answer] = []
-    for d in deployments:
-        p = predict(d, **asked, **chosen.request(d, n_prompt, search))
+    for d, p in zip(deployments, predicted(deployments, asked, chosen, search), strict=True):
         priced = cost_of(p, **load)
         answers.append((d, priced, _energy(priced), _even(priced, api)))
     if json:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from roofline.answers.chunks import budget_tokens, hit_tokens
+from roofline.answers.chunks import budget_tokens, hit_tokens, is_cut
 from roofline.answers.drafters import Drafting, draft_of
 from roofline.answers.inputs import Request, request
 from roofline.answers.phases import decode, prefill
@@ -133,8 +133,7 @@ def _reading(
     hit = int(hit_tokens(d, n_new=asks.n_new, prefix_tokens=float(hit)))
     read = f" and {asks.n_inputs * asks.n_input_tokens:,.0f} tokens of the tower" if asks.n_inputs else ""
     new, budget = asks.n_new - hit, budget_tokens(d)
-    cuts = d.model.generates and not d.model.reads_a_source and not d.model.remembers
-    if cuts and new * np.ceil(n_seq / d.plan.dp) > budget:
+    if is_cut(d.model) and new * np.ceil(n_seq / d.plan.dp) > budget:
         n = int(np.ceil(new / budget))
         size = int(new - (n - 1) * min(budget, new))
         done = int(asks.n_new) - size

@@ -11,7 +11,7 @@ import typer
 
 from roofline.answers.ladder import CacheLadder, cache_ladder
 from roofline.answers.lever_table import LeverRow, lever_table
-from roofline.answers.prediction import Prediction, predict
+from roofline.answers.prediction import Prediction
 from roofline.errors import RooflineError, SpecError
 from roofline.specs.deployment import Deployment
 from roofline.units import format_bytes, format_si
@@ -32,10 +32,9 @@ from roofline.views.cli.common import (
     print_table,
     say,
     table,
-    usual_prompt,
     whole,
 )
-from roofline.views.cli.options import Ways, build, levered
+from roofline.views.cli.options import Ways, asked_of, build, levered, predicted
 from roofline.views.cli.words import seconds, three, ways
 
 if TYPE_CHECKING:
@@ -72,14 +71,8 @@ def levers(
         raise SpecError("levers: splitting is one of its rows; leave --split out")
     formats = {"weights": weights, "kv": kv, "activations": activations, "head": head}
     deployments = build(model, hardware or (), ways=chosen, search=search, **formats)
-    n_prompt = whole(prompt or usual_prompt(deployments[0].model), name="--prompt")
-    usual = "256" if deployments[0].model.generates else "0"
-    asked: dict[str, Any] = {
-        "prompt_tokens": n_prompt,
-        "output_tokens": whole(output or usual, name="--output", least=0, most=1e7),
-        "batch": whole(batch, name="--batch"),
-    }
-    predictions = [predict(d, **asked, **chosen.request(d, n_prompt, search)) for d in deployments]
+    asked = asked_of(deployments[0].model, prompt=prompt, output=output, batch=batch)
+    predictions = predicted(deployments, asked, chosen, search)
     tables = [lever_table(p) for p in predictions]
     ladder = _ladder(deployments, whole(context, name="--context"))
     if json:

@@ -255,8 +255,8 @@ def _engine(d: Deployment, m: Memory) -> list[str]:
     tokens = "any number of" if math.isinf(m.kv_tokens) else f"{m.kv_tokens:,.0f}"
     leaves = f"{d.engine.name} leaves" if not may else f"{may}, which leaves"
     lines = [f"  {leaves} {budget} for the cache{each}: {tokens} tokens."]
-    if d.engine.scheduler:
-        tier = d.engine.tier(d.engine.visible_bytes(d.hardware.memory_bytes), chip=d.hardware.id)
+    tier = d.tier
+    if tier is not None:
         most = f"at most {tier.max_seqs:,} sequences at once" if tier.max_seqs < 2**30 else "any number of sequences"
         if tier.batch_tokens < 2**30:
             lines.append(f"  Its passes take up to {tier.batch_tokens:,} tokens, {most}.")

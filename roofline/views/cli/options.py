@@ -17,16 +17,18 @@ from typing import Annotated, Any
 import typer
 
 from roofline.answers.drafters import Drafter, Drafting
+from roofline.answers.prediction import Prediction, predict
 from roofline.errors import RooflineError, SpecError, shorten
 from roofline.specs import catalog
 from roofline.specs.deployment import Deployment
 from roofline.specs.engine import IDEAL_ENGINE, Engine
 from roofline.specs.hardware import Hardware
+from roofline.specs.model import Model
 from roofline.specs.offload import Offload
 from roofline.specs.plan import Plan
-from roofline.views.cli.common import whole
+from roofline.views.cli.common import usual_prompt, whole
 
-__all__ = ["Pools", "Ways", "build", "levered"]
+__all__ = ["Pools", "Ways", "asked_of", "build", "levered", "predicted"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +255,23 @@ def _plan(*, stages: str | None, **ways: Any) -> Plan:
         return Plan(**ways)
     parts = tuple(whole(part, name="--stages") for part in stages.split(","))
     return Plan(**ways | {"pp": len(parts) if ways["pp"] == 1 else ways["pp"]}, stages=parts)
+
+
+def asked_of(model: Model, *, prompt: str | None, output: str | None, batch: str) -> dict[str, Any]:
+    """A request as the options say it, in the words of `predict`; what is left out is usual for the model."""
+    usual = "256" if model.generates else "0"
+    return {
+        "prompt_tokens": whole(prompt or usual_prompt(model), name="--prompt"),
+        "output_tokens": whole(output or usual, name="--output", least=0, most=1e7),
+        "batch": whole(batch, name="--batch"),
+    }
+
+
+def predicted(
+    deployments: Sequence[Deployment], asked: dict[str, Any], ways: Ways, search: Sequence[Path] | None
+) -> list[Prediction]:
+    """The request on each deployment, with what the ways add to it."""
+    return [predict(d, **asked, **ways.request(d, asked["prompt_tokens"], search)) for d in deployments]
 
 
 def build(

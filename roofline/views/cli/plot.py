@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 import typer
 
-from roofline.answers.prediction import predict
 from roofline.errors import SpecError, did_you_mean
 from roofline.views.cli.common import (
     Batch,
@@ -19,9 +18,8 @@ from roofline.views.cli.common import (
     Search,
     Weights,
     say,
-    whole,
 )
-from roofline.views.cli.options import Ways, build, levered
+from roofline.views.cli.options import Ways, asked_of, build, levered, predicted
 
 __all__ = ["plot"]
 
@@ -56,14 +54,11 @@ def plot(
         )
     chosen = ways or Ways()
     deployments = build(model, hardware or (), ways=chosen, search=search, weights=weights, kv=kv)
-    usual = "256" if deployments[0].model.generates else "0"
-    n_prompt, n_out = whole(prompt, name="--prompt"), whole(output or usual, name="--output", least=0, most=1e7)
-    n_seq = whole(batch, name="--batch")
+    asked = asked_of(deployments[0].model, prompt=prompt, output=output, batch=batch)
     from roofline.views import plot as draw
 
     look: Any = {"theme": theme, "size": size}  # names the picture itself checks
-    asked: Any = {"prompt_tokens": n_prompt, "output_tokens": n_out, "batch": n_seq}
-    predictions = [predict(d, **asked, **chosen.request(d, n_prompt, search)) for d in deployments]
+    predictions = predicted(deployments, asked, chosen, search)
     axes: Any
     if kind == "roofline":
         axes = draw.roofline(predictions[0] if len(predictions) == 1 else predictions, **look)

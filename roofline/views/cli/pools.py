@@ -27,7 +27,6 @@ def show_split(
     pools: Sequence[Deployment],
     asked: dict[str, Any],
     *,
-    batch: int,
     plot: Path | None,
     json: bool,
     check: bool,
@@ -38,8 +37,9 @@ def show_split(
         return
     n_prefill, n_decode = chosen.split.replicas(pools[0].plan)
     extra = chosen.request(pools[1], asked["prompt_tokens"], search)
+    shape = {name: asked[name] for name in ("prompt_tokens", "output_tokens")}
     found = split(
-        prefill=pools[0], decode=pools[1], **asked, decode_batch=batch, n_prefill=n_prefill, n_decode=n_decode,
+        prefill=pools[0], decode=pools[1], **shape, decode_batch=asked["batch"], n_prefill=n_prefill, n_decode=n_decode,
         prefix_tokens=extra["prefix_tokens"], drafting=extra["drafting"],
     )  # fmt: skip
     if plot is not None:

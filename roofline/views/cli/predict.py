@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from roofline.answers.chunks import budget_tokens, first_token
 from roofline.answers.levers import Lever, levers
 from roofline.answers.prediction import Prediction
-from roofline.answers.prediction import predict as predict_request
 from roofline.errors import SpecError
 from roofline.num import Num
 from roofline.specs.ffns import Moe
@@ -39,10 +38,9 @@ from roofline.views.cli.common import (
     say,
     sides,
     table,
-    usual_prompt,
     whole,
 )
-from roofline.views.cli.options import Ways, build, levered
+from roofline.views.cli.options import Ways, asked_of, build, levered, predicted
 from roofline.views.cli.verdict import verdict_of
 from roofline.views.cli.words import percent, seconds, three, waiting, ways
 
@@ -81,26 +79,16 @@ def predict(
     deployments = build(
         model, hardware or (), ways=chosen, search=search, weights=weights, kv=kv, activations=activations, head=head
     )
-    first = deployments[0].model
-    n_prompt = whole(prompt or usual_prompt(first), name="--prompt")
-    asked: dict[str, Any] = {
-        "prompt_tokens": n_prompt,
-        "output_tokens": whole(output or ("256" if first.generates else "0"), name="--output", least=0, most=1e7),
-    }
-    n_seq = whole(batch, name="--batch")
+    asked = asked_of(deployments[0].model, prompt=prompt, output=output, batch=batch)
     if chosen.split is not None:
         if images != "0" or chosen.shared:
             raise SpecError("--split: expected text prompts that share nothing; leave --images and --shared out")
         from roofline.views.cli.pools import show_split
 
-        show_split(chosen, deployments, asked, batch=n_seq, plot=plot, json=json, check=check, search=search)
+        show_split(chosen, deployments, asked, plot=plot, json=json, check=check, search=search)
         return
-    asked |= {
-        "batch": n_seq,
-        "images": whole(images, name="--images", least=0, most=1e6),
-        "image_size": sides(image_size),
-    }
-    predictions = [predict_request(d, **asked, **chosen.request(d, n_prompt, search)) for d in deployments]
+    pictures = {"images": whole(images, name="--images", least=0, most=1e6), "image_size": sides(image_size)}
+    predictions = predicted(deployments, asked | pictures, chosen, search)
     if plot is not None:
         _draw(predictions, plot)
         if not json:

@@ -32,7 +32,7 @@ def usable(d: Deployment, m: Memory) -> str:
     """
     if d.engine.id == "ideal" and d.engine.memory.fraction == 1.0:
         return ""
-    seen = d.engine.visible_bytes(d.hardware.memory_bytes)
+    seen = d.visible_bytes
     share = d.engine.fraction(seen, chip=d.hardware.id, n_chips=d.n_chips, on_a_mac=d.hardware.vendor == "Apple")
     outside = d.engine.memory.fraction_of in ("free", "static")
     may = m.capacity_bytes if outside else share * seen
@@ -42,9 +42,9 @@ def usable(d: Deployment, m: Memory) -> str:
 
 def waiting(d: Deployment, batch: float) -> str:
     """A sentence for a batch larger than the engine runs at once; nothing otherwise."""
-    if not d.engine.scheduler:
+    tier = d.tier
+    if tier is None:
         return ""
-    tier = d.engine.tier(d.engine.visible_bytes(d.hardware.memory_bytes), chip=d.hardware.id)
     most = tier.max_seqs * d.plan.dp
     if batch <= most:
         return ""
