@@ -31,8 +31,9 @@ from roofline.work.step import MAX_TOKENS
 _SIZES = (
     "weight_bytes", "kv_bytes", "state_bytes", "kv_bytes_per_token", "used_bytes", "weight_bytes_per_chip",
     "kv_bytes_per_chip", "state_bytes_per_chip", "kv_bytes_per_token_per_chip", "other_bytes_per_chip",
-    "used_bytes_per_chip", "activation_bytes_per_chip", "runtime_bytes_per_chip", "kv_budget_bytes_per_chip",
-    "allocated_kv_bytes_per_chip", "allocated_bytes_per_chip", "capacity_bytes", "fits", "short_by_bytes", "kv_tokens",
+    "used_bytes_per_chip", "activation_bytes_per_chip", "runtime_bytes_per_chip", "usable_bytes_per_chip",
+    "kv_budget_bytes_per_chip", "allocated_kv_bytes_per_chip", "allocated_bytes_per_chip", "capacity_bytes", "fits",
+    "short_by_bytes", "kv_tokens",
 )  # fmt: skip
 
 __all__ = ["Beside", "Memory", "StageMemory", "memory"]
@@ -59,7 +60,7 @@ class Memory:
                 it; `other_bytes_per_chip` stand beside the model (adapters; a draft model and its cache)
     allocated   `allocated_kv_bytes_per_chip`, in whole pages, of `kv_budget_bytes_per_chip` that the engine leaves after
                 weights, `activation_bytes_per_chip` and `runtime_bytes_per_chip` (its context and captured graphs); 0 where
-                not even those fit
+                not even those fit; all of them together may take `usable_bytes_per_chip`
     streamed    `streamed_bytes_per_chip`, of a decode pass at this context
 
     `fits` where the allocated cache is within the budget of every chip, `short_by_bytes` is what the worst chip lacks.
@@ -81,6 +82,7 @@ class Memory:
     other_weight_bytes_per_chip: float
     activation_bytes_per_chip: float
     runtime_bytes_per_chip: float
+    usable_bytes_per_chip: float
     kv_budget_bytes_per_chip: float
     allocated_kv_bytes_per_chip: Num
     capacity_bytes: float
@@ -197,6 +199,7 @@ def memory(
         other_weight_bytes_per_chip=fullest.other,
         activation_bytes_per_chip=fullest.activation_bytes,
         runtime_bytes_per_chip=fullest.runtime_bytes,
+        usable_bytes_per_chip=fullest.usable_bytes,
         kv_budget_bytes_per_chip=max(fullest.budget_bytes, 0.0),
         allocated_kv_bytes_per_chip=fullest.allocated(context, n_seq, shared),
         capacity_bytes=deployment.hardware.memory_bytes,
@@ -283,6 +286,11 @@ class StageMemory:
             )
         )  # fmt: skip
         self.in_flight = 0.0 if tier is None else float(tier.batch_tokens)
+
+    @property
+    def usable_bytes(self) -> float:
+        """What the engine may use of the chip for all of it: weights, activations, runtime and cache [B]."""
+        return self.weight_bytes + self.other + self.activation_bytes + self.runtime_bytes + self.budget_bytes
 
     def resident(self, context: Num, n_seq: Num, shared: Num = 0.0) -> Num:
         """All it holds [B]."""

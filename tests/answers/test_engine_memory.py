@@ -704,3 +704,18 @@ def test_an_engine_that_takes_more_than_there_is_leaves_nothing_and_says_so() ->
 def test_nothing_varied_is_the_engine() -> None:
     assert VLLM.varied() == VLLM
     assert VLLM.varied(page_tokens=16) == VLLM
+
+
+@pytest.mark.parametrize(
+    ("engine", "chip", "gib"),
+    [
+        ("vllm", "h100-sxm-80gb", 0.92 * (81559 - 450) / 1024),  # of what CUDA sees of 81,559 MiB
+        ("mlx", "m5-max-40c", 0.84 * 128),  # what macOS lets the GPU wire
+        ("llama.cpp", "m5-max-40c", 0.84 * 128),
+        ("ideal", "h100-sxm-80gb", 81559 / 1024),
+    ],
+)
+def test_what_an_engine_may_use_is_its_share_of_what_it_sees(engine: str, chip: str, gib: float) -> None:
+    d = rl.Deployment(model=rl.model("llama-3.1-8b"), hardware=rl.hardware(chip), engine=engine)
+    for context in (100, 10_000_000):  # whether or not it fits
+        assert rl.memory(d, context_tokens=context).usable_bytes_per_chip / 2**30 == pytest.approx(gib, rel=1e-9)

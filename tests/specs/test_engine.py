@@ -10,7 +10,7 @@ import pytest
 
 from roofline.errors import SpecError, UnknownName
 from roofline.specs import catalog
-from roofline.specs.engine import Engine, Tier
+from roofline.specs.engine import IDEAL_ENGINE, Engine, Tier
 
 IDS = ("ideal", "llama.cpp", "mlx", "sglang", "trtllm", "vllm")
 MIB, GIB = 2**20, 2**30
@@ -54,6 +54,10 @@ def test_keys_stand_in_the_order_of_the_record(name: str) -> None:
     order = list(Engine.model_fields)
     keys = [order.index(key) for key in re.findall(r"^(\w+):", text, re.M)]
     assert keys == sorted(keys)
+
+
+def test_the_ideal_engine_in_the_code_is_the_one_in_the_file() -> None:
+    assert catalog.engine("ideal") == IDEAL_ENGINE
 
 
 def test_the_ideal_engine_takes_nothing_and_rounds_nothing() -> None:

@@ -32,12 +32,7 @@ def usable(d: Deployment, m: Memory) -> str:
     """
     if d.engine.id == "ideal" and d.engine.memory.fraction == 1.0:
         return ""
-    seen = d.visible_bytes
-    share = d.engine.fraction(seen, chip=d.hardware.id, n_chips=d.n_chips, on_a_mac=d.hardware.vendor == "Apple")
-    outside = d.engine.memory.fraction_of in ("free", "static")
-    may = m.capacity_bytes if outside else share * seen
-    rest = f", and {share:.0%} of what is left for the cache".replace("%", " %") if outside else ""
-    return f"{d.engine.name} may use {format_bytes(may)} of {format_bytes(m.capacity_bytes)}{rest}"
+    return f"{d.engine.name} may use {format_bytes(m.usable_bytes_per_chip)} of {format_bytes(m.capacity_bytes)}"
 
 
 def waiting(d: Deployment, batch: float) -> str:
