@@ -155,6 +155,15 @@ def test_plot_takes_the_levers(capsys: pytest.CaptureFixture[str], tmp_path: Pat
     assert "<svg" in drawn
 
 
+def test_a_picture_says_that_what_is_offloaded_binds(capsys: pytest.CaptureFixture[str]) -> None:
+    d = rl.Deployment(model=rl.model(LLAMA), hardware=rl.hardware("rtx-4090"), weights="q4_k_m", offload="host:0.5")
+    roof, ttft = rl.plot.roofline(d, batch=1), rl.plot.ttft_vs_prompt(d, batch=1)
+    assert roof.get_title(loc="left").startswith("Decode is offload-bound on rtx-4090")
+    written = {text.get_text() for text in ttft.texts}
+    assert {"offload-bound", "compute-bound"} <= written
+    assert "memory-bound" not in written
+
+
 # levers, cost
 
 

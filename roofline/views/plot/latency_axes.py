@@ -10,6 +10,7 @@ from roofline.units import format_si
 from roofline.views.plot.latency_points import ContextLine, Floats, TpotLines, TtftCurve
 from roofline.views.plot.lettering import Label, Obstacles, log_ticks, place, plain, width_pt
 from roofline.views.plot.theme import Look, blend, dress
+from roofline.views.plot.words import bound_as
 
 __all__ = ["draw_tpot", "draw_ttft", "letter_tpot", "letter_ttft"]
 
@@ -52,7 +53,7 @@ def letter_ttft(ax: Any, curve: TtftCurve, look: Look) -> None:
     around = _around(ax)
     around.marks([curve.asked], [curve.asked_s * per_s], size=ASKED + 3.0)
     if curve.knee is not None and curve.prompts[0] < curve.knee < curve.prompts[-1]:
-        _letter_knee(ax, curve.knee, around, look)
+        _letter_knee(ax, curve.knee, bound_as(str(curve.bound[0])), around, look)
     asked = f"{format_si(curve.asked_s, 's')} at {curve.asked:.0f}"
     flat = curve.prompts[0], curve.knee if curve.knee is not None else curve.prompts[-1]
     i = int(np.searchsorted(curve.prompts, np.sqrt(flat[0] * max(flat))))
@@ -65,13 +66,13 @@ def letter_ttft(ax: Any, curve: TtftCurve, look: Look) -> None:
     place(ax, labels, obstacles=around, look=look)
 
 
-def _letter_knee(ax: Any, knee: float, around: Obstacles, look: Look) -> None:
+def _letter_knee(ax: Any, knee: float, before: str, around: Obstacles, look: Look) -> None:
     """The prompt at the knee, and what binds on either side where its side is wide enough."""
     low, high = ax.get_ylim()
     frame, pt = ax.get_window_extent(), 72.0 / ax.figure.figure.dpi
     x = float(ax.transData.transform((knee, low))[0])
     for text, ha, dx, room in (
-        ("memory-bound", "right", -4.0, x - frame.x0),
+        (before, "right", -4.0, x - frame.x0),
         ("compute-bound", "left", 4.0, frame.x1 - x),
     ):
         if width_pt(text, size=look.size.text) + 8.0 < room * pt:

@@ -70,6 +70,15 @@ def formats(deployment: Deployment) -> str:
     return (f"{weights} weights and KV" if weights == kv else f"{weights} weights, {kv} KV") + said
 
 
+def bound_as(bound: str) -> str:
+    """What binds, as a word before a noun; what is offloaded binds through another memory.
+
+    >>> bound_as("memory"), bound_as("tier")
+    ('memory-bound', 'offload-bound')
+    """
+    return f"{'offload' if bound == 'tier' else bound}-bound"
+
+
 def memory_word(chip: Hardware) -> str:
     """What the device memory is called on an axis: HBM where it is HBM."""
     return "HBM" if chip.memory.type.upper().startswith("HBM") else "memory"
@@ -88,7 +97,7 @@ def roof_title(roof: Roof) -> str:
     """The finding: which resource binds the phase that matters, and by how much."""
     path = _lead(roof)
     point, ridge = path.asked, roof.ridge
-    head = f"{path.phase.capitalize()} is {point.bound}-bound on {roof.deployment.hardware.id}"
+    head = f"{path.phase.capitalize()} is {bound_as(point.bound)} on {roof.deployment.hardware.id}"
     numbers = f"{sig(point.intensity)} FLOP/B, ridge {sig(ridge)}"
     return pick(f"{head}: {numbers}{_by(point.bound, point.intensity, ridge)}", f"{head}: {numbers}", head)
 
@@ -123,7 +132,7 @@ def panel_titles(roofs: Sequence[Roof]) -> list[str]:
         path = _lead(roof)
         by = _by(path.asked.bound, path.asked.intensity, roof.ridge)
         titles.append(
-            f"{', '.join(filter(None, (part(roof) for part in apart)))}: {path.phase} {path.asked.bound}-bound{by}"
+            f"{', '.join(filter(None, (part(roof) for part in apart)))}: {path.phase} {bound_as(path.asked.bound)}{by}"
         )
     return titles
 
@@ -135,7 +144,7 @@ def roofs_title(roofs: Sequence[Roof]) -> str:
     what = "chips" if len({r.deployment.hardware.id for r in roofs}) == len(roofs) else "deployments"
     every = "both" if len(roofs) == 2 else f"all {len(roofs)}"
     if len(bounds) == len(phases) == 1:
-        head = f"{phases.pop().capitalize()} is {bounds.pop()}-bound on {every} {what}"
+        head = f"{phases.pop().capitalize()} is {bound_as(bounds.pop())} on {every} {what}"
     else:
         n_memory = sum(p.asked.bound == "memory" for p in paths)
         head = f"Memory binds on {n_memory} of {len(roofs)} {what}"
@@ -176,7 +185,7 @@ def roof_alt(roof: Roof) -> str:
 def _path_alt(path: Path) -> str:
     p, first, last = path.asked, path.points[0], path.points[-1]
     said = (
-        f"{path.phase.capitalize()} at {path.swept} {p.value:.0f} is {p.bound}-bound: {sig(p.intensity)} FLOP/B, "
+        f"{path.phase.capitalize()} at {path.swept} {p.value:.0f} is {bound_as(p.bound)}: {sig(p.intensity)} FLOP/B, "
         f"{format_si(p.flops_per_s, 'FLOP/s')}"
     )
     if first is not last:
@@ -206,7 +215,7 @@ def latency_title(ttft: TtftCurve, tpot: TpotLines) -> str:
 def ttft_title(curve: TtftCurve) -> str:
     """Where prefill turns from waiting for memory to waiting for arithmetic."""
     if curve.knee is None:
-        return f"Prefill is memory-bound up to {curve.prompts[-1]:,.0f} prompt tokens"
+        return f"Prefill is {bound_as(str(curve.bound[0]))} up to {curve.prompts[-1]:,.0f} prompt tokens"
     if curve.knee <= 1.0:
         return "Prefill is compute-bound at any prompt length"
     each = " each" if curve.batch > 1.0 else ""
