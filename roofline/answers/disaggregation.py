@@ -113,8 +113,8 @@ class Split(Answer):
         return self._work("hbm_bytes")
 
     def _work(self, quantity: str) -> Num:
-        first: Num = getattr(self.prefill.prefill, quantity) / self.prefill.batch
-        each: Num = getattr(self.decode.decode, quantity) / self.decode.batch
+        first: Num = getattr(self.prefill.prefill, quantity) * self.prefill.deployment.n_chips / self.prefill.batch
+        each = self.decode.step_work(quantity) * self.decode.deployment.n_chips / self.decode.batch
         return first + (self.decode.output_tokens - 1) * each
 
     def to_dict(self) -> dict[str, Any]:

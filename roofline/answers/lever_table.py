@@ -15,7 +15,7 @@ import numpy as np
 from roofline.answers.chunks import Passes
 from roofline.answers.cost import of_prediction
 from roofline.answers.disaggregation import split
-from roofline.answers.drafters import Drafter, Drafting, draft_of
+from roofline.answers.drafters import Drafter, Drafting
 from roofline.answers.eager import without_flash
 from roofline.answers.fitting import narrower
 from roofline.answers.ladder import as_mha
@@ -136,7 +136,7 @@ def _row(lever: str, subject: Subject, p: Prediction, *, assumes: str = "", **ot
         "subject": subject,
         "assumes": assumes,
         "n_chips": n_chips,
-        "bytes_per_token": None if p.decode is None else _streamed(p) * n_chips / float(p.batch),
+        "bytes_per_token": None if p.decode is None else float(p.step_work("hbm_bytes")) * n_chips / float(p.batch),
         "resident_bytes": float(held.allocated_bytes_per_chip) * n_chips,
         "ttft_s": float(p.ttft_s),
         "tpot_s": None if p.tpot_s is None else float(p.tpot_s),
@@ -145,18 +145,6 @@ def _row(lever: str, subject: Subject, p: Prediction, *, assumes: str = "", **ot
         "fits": bool(held.fits),
     }
     return LeverRow(**found | other)
-
-
-def _streamed(p: Prediction) -> float:
-    """What one chip streams for a token of every sequence: a decode pass, or a round of drafts over its tokens  [B]."""
-    moved, s = float(p.decode.hbm_bytes) if p.decode is not None else 0.0, p.speculation
-    if s is None:
-        return moved
-    draft = draft_of(s.drafter, p.deployment)
-    if draft is not None:
-        one = decode(draft, context_tokens=s.context_tokens, batch=p.batch)
-        moved += float(s.n_drafts) * float(one.hbm_bytes) * draft.n_chips / p.deployment.n_chips
-    return moved / float(s.tokens_per_round)
 
 
 def _model(p: Prediction) -> Iterator[LeverRow]:

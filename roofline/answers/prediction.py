@@ -10,10 +10,10 @@ import numpy as np
 
 from roofline.answers.chunks import first_token, hit_tokens
 from roofline.answers.decoding import Decoding
-from roofline.answers.drafters import Drafting, beside
+from roofline.answers.drafters import Drafting, beside, draft_of
 from roofline.answers.inputs import IMAGE_SIZE, Request, request
 from roofline.answers.memory import Memory, memory
-from roofline.answers.phases import asked_for
+from roofline.answers.phases import asked_for, decode
 from roofline.answers.records import evidence_of
 from roofline.errors import SpecError, require, shown
 from roofline.num import Num, as_num, checked, same, whole
@@ -81,6 +81,21 @@ class Prediction:
         """The same over the chips of the replica [1/s]."""
         total = self.tokens_per_s
         return None if total is None else total / self.deployment.n_chips
+
+    def step_work(self, quantity: str) -> Num:
+        """A quantity of the clock ("flops", "hbm_bytes") of one chip, for a token of every sequence, at the mean context.
+
+        That of the decode pass; with drafts, of a round of k drafts and the pass that verifies them, over its tokens.
+        """
+        moved: Num = 0.0 if self.decode is None else getattr(self.decode, quantity)
+        s = self.speculation
+        if s is None:
+            return moved
+        draft = draft_of(s.drafter, self.deployment)
+        if draft is not None:
+            one = decode(draft, context_tokens=s.context_tokens, batch=self.batch)
+            moved = moved + s.n_drafts * getattr(one, quantity) * (draft.n_chips / self.deployment.n_chips)
+        return moved / s.tokens_per_round
 
     def __repr__(self) -> str:
         if isinstance(self.e2e_s, np.ndarray):

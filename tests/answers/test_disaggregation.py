@@ -160,6 +160,24 @@ def test_a_split_does_the_work_of_the_passes_it_is_made_of() -> None:
     assert s.hbm_bytes_per_request == pytest.approx(traffic, rel=LAST_BITS)
 
 
+def test_the_work_of_a_request_is_that_of_all_chips_and_of_its_drafts() -> None:
+    """Two chips share the products of one. With drafts: a round of k of them and the pass over k + 1 tokens."""
+    asked = {"prompt_tokens": 300, "output_tokens": 9, "prefill_batch": 2, "decode_batch": 4}
+    pair = rl.Deployment(model=LLAMA, hardware=rl.hardware("h100-sxm-80gb"), plan=rl.Plan(tp=2))
+    one, two = (both(prefill=d, decode=d, **asked) for d in (H100, pair))
+    assert two.flops_per_request == pytest.approx(one.flops_per_request, rel=LAST_BITS)
+    small = rl.model("llama-3.2-1b")
+    draft = rl.Deployment(model=small, hardware=rl.hardware("h100-sxm-80gb"))
+    drafting = rl.Drafting(drafter=rl.Drafter(kind="draft_model", deployment=draft), n_drafts=3, acceptance=0.5)
+    s = both(prefill=H100, decode=H100, drafting=drafting, **asked)
+    context = 300 + 7 / 2  # the mean of 8 steps
+    verify = rl.count(LLAMA, rl.Seqs(n_seq=4, n_new=4, n_past=context, n_logits=4)).flops
+    drafts = 3 * rl.count(small, rl.Seqs(n_seq=4, n_new=1, n_past=context)).flops
+    each = (verify + drafts) / (1 + 0.5 + 0.25 + 0.125) / 4
+    prompt = rl.count(LLAMA, rl.Seqs(n_seq=2, n_new=300)).flops / 2
+    assert s.flops_per_request == pytest.approx(prompt + 8 * each, rel=LAST_BITS)
+
+
 def test_each_pool_runs_on_its_own_chips() -> None:
     s = both(prefill_batch=4, decode_batch=32)
     assert s.transfer.prefill_s == rl.prefill(H100, prompt_tokens=2048, batch=4).seconds
