@@ -116,6 +116,8 @@ class Op(Generic[Q]):
         Weights a pass is expected to stream, the least it must and the most it may (experts: all agree, all differ) [B].
     kv_read_bytes, kv_read_bytes_min, kv_write_bytes
         Cache read as a kernel does (once a sequence) and at least (a shared prefix once), and written [B].
+    state_bytes_min
+        The least of `state_bytes` (none: all of it): one that sequences share is read once [B].
     state_bytes, act_bytes
         Recurrent state read and written; activations in and out, score matrices included [B].
     store_dtype, compute_dtype : str
@@ -148,6 +150,7 @@ class Op(Generic[Q]):
     kv_read_bytes_min: Q = _NOTHING
     kv_write_bytes: Q = _NOTHING
     state_bytes: Q = _NOTHING
+    state_bytes_min: Q | None = None
     act_bytes: Q = _NOTHING
     store_dtype: str = "bf16"
     compute_dtype: str = "bf16"
@@ -175,7 +178,8 @@ class Op(Generic[Q]):
     @property
     def compulsory_bytes(self) -> Q:
         """The least any execution moves: the certain weights, the cache read and written once, the state [B, one layer]."""
-        return self.weight_bytes_min + self.kv_read_bytes_min + self.kv_write_bytes + self.state_bytes
+        state = self.state_bytes if self.state_bytes_min is None else self.state_bytes_min
+        return self.weight_bytes_min + self.kv_read_bytes_min + self.kv_write_bytes + state
 
     def at(self, sums: Sums) -> Op[Num]:
         """The same row in numbers."""

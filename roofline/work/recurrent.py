@@ -76,7 +76,8 @@ def recurrent(mixer: Recurrent, at: Place) -> Iterator[Row]:
 
         convolution   2 · K · channels a token
         scan          `scan_flops` a token
-        state         read once and written once a sequence and pass; not read where there is no past
+        state         read once and written once a sequence and pass; not read where there is no past; at least read once
+                      for all where the whole past is a beginning that they share
 
     Notes
     -----
@@ -100,7 +101,7 @@ def _convolution(matrix: Matrix, at: Place) -> Row:
 
 def _scan(mixer: Recurrent, at: Place) -> Row:
     state = state_bytes_of(mixer, conv_bytes=at.numerics.activation_bytes)
-    written, read = Sum("seqs", stream=at.stream).linear, Sum("resumed", stream=at.stream).linear
+    written, read, least = (Sum(name, stream=at.stream).linear for name in ("seqs", "resumed", "starts"))
     inner = sum(m.d_in for m in mixer.matrices(at.d_model) if m.role == "out")
     return Op(
         name=f"{at.prefix}scan",
@@ -111,6 +112,7 @@ def _scan(mixer: Recurrent, at: Place) -> Row:
         flops=at.tokens * scan_flops(mixer),
         flops_min=Linear(),
         state_bytes=(written + read) * state,
+        state_bytes_min=(written + least) * state,
         act_bytes=at.tokens * (4.0 * inner * at.numerics.activation_bytes),
         store_dtype="fp32",
         compute_dtype=at.numerics.dense,

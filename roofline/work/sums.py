@@ -27,6 +27,7 @@ logits are wanted; only the positions whose logits are wanted; those of all data
 SumName: TypeAlias = Literal[
     "seqs",
     "resumed",
+    "starts",
     "continued",
     "tokens",
     "logits",
@@ -72,6 +73,7 @@ class Sum(Key):
     |---------|--------------------------------------------------------------------|-------|
     | seqs    | 1                                                                  | 1     |
     | resumed | 1 for each that has a past                                         | 1     |
+    | starts  | the same, once where all of the past is shared: distinct states    | 1     |
     | tokens  | T; ⌈T/ways⌉ where the tokens of a sequence are split               | token |
     | continued | T of each that has a past                                        | token |
     | logits  | positions whose logits are wanted                                  | token |
@@ -114,8 +116,8 @@ class Sum(Key):
                 return _some(s.n_logits)
             case "busy":
                 return _some(s.n_tokens)
-            case "resumed" | "continued":
-                return (s.n_seq if self.name == "resumed" else s.n_tokens) * _some(s.n_past)
+            case "resumed" | "continued" | "starts":
+                return self._with_past(s)
             case "memory":
                 return s.n_seq * s.n_memory
             case "made":
@@ -125,6 +127,16 @@ class Sum(Key):
                 return s.n_tokens * s.n_memory
             case _:
                 return self._sighted(s)
+
+    def _with_past(self, s: Seqs) -> Num:
+        """Those of sequences that have a past."""
+        there = _some(s.n_past)
+        if self.name == "continued":
+            return s.n_tokens * there
+        if self.name == "resumed" or (isinstance(s.n_shared, float) and s.n_shared == 0.0):
+            return s.n_seq * there
+        once = np.where(np.greater_equal(s.n_shared, s.n_past), np.minimum(s.n_seq, 1.0), s.n_seq)
+        return same(once * there, s.n_seq, s.n_past, s.n_shared)
 
     def _sighted(self, s: Seqs) -> Num:
         """Those that depend on what a query sees."""

@@ -184,3 +184,15 @@ def test_a_buffer_is_never_smaller_than_what_mathematics_needs(model: rl.Model, 
     needed, buffered = (rl.state_bytes(model, batch=batch, policy=p) for p in ("window", "allocated"))
     assert 0 <= needed <= buffered
     assert needed == batch * rl.state_bytes(model)
+
+
+def test_a_state_that_all_sequences_start_from_is_read_once_at_least() -> None:
+    """Eight sequences after one shared prefix: eight states written, one read at least; once they differ, eight."""
+    model = rl.model("qwen3-next-80b-a3b")
+    each = 36 * (
+        32 * 128 * 128 * 4 + 8192 * 3 * 2
+    )  # delta nets: fp32 states, and what a convolution of 4 needs of before
+    whole, apart = (rl.count(model, rl.Seqs(n_seq=8, n_new=4, n_past=100, n_shared=n)) for n in (100, 99))
+    assert whole.state_bytes == apart.state_bytes == 16 * each
+    kv = [ledger.total("kv_read_bytes_min") for ledger in (whole, apart)]
+    assert (apart.compulsory_bytes - kv[1]) - (whole.compulsory_bytes - kv[0]) == 7 * each
