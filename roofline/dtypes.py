@@ -126,6 +126,8 @@ FORMATS: Mapping[str, Format] = {
         Format("mxfp4", 4.25, "16bit", (*_W8_OR_LESS, "fp4"), _TABLES),
         Format("nvfp4", 4.5, "fp4", (*_W8_OR_LESS, "fp4"), _TABLES),
         Format("nvfp4-w4a16", 4.5, "16bit", (*_W8_OR_LESS, "fp4"), _TABLES),
+        # llama.cpp's "MXFP4 MoE" (gpt-oss): the experts in mxfp4, every other matrix in q8_0
+        _ggml("mxfp4-moe", 8.5, head=8.5, expert_gate=4.25, expert_up=4.25, expert_down=4.25),
         _ggml("q2_k", 2.625),
         _ggml("q3_k", 3.4375),
         _ggml("q4_0", 4.5),

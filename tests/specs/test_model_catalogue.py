@@ -24,7 +24,11 @@ NOT_DENSE = ("num_experts", "cross_attn_params", "ssm_or_linear_attn_params", "v
 PUBLISHED = {
     "codellama-34b": 33_743_970_304,
     "falcon-180b": 179_522_565_120,
+    "gemma-4-26b-a4b": 25_805_933_872,  # the index of its checkpoint less the tied embedding, which that counts twice
+    "llama-3.1-405b": 405_853_388_800,
     "llama-33b": 32_528_943_616,
+    "llama-4-maverick-17b-128e": 401_583_781_376,
+    "mixtral-8x22b": 140_620_634_112,
     "openllama-3b": 3_426_473_600,
     "qwen3-4b": 4_022_468_096,
     "tinyllama-1.1b": 1_100_048_384,
