@@ -107,13 +107,16 @@ class Op(Generic[Q]):
         The model's own work [FLOP]; what this execution adds to it (masked-out squares of an eager score matrix; a dearer
         form of latent attention, where a product may save what the attention more than adds).
     row_flops
-        Attention: FLOPs of one query row per KV head over all keys, 2·K·(S + T)·(d_qk + d_v) a sequence [FLOP].
+        FLOPs of one row of every tile a kernel starts: of a product 2·d_in·d_out (of every touched expert); of attention one
+        query row per KV head over all keys, 2·K·(S + T)·(d_qk + d_v) a sequence [FLOP].
     score_elements
         Attention: (query, key) pairs the execution forms × query heads [1].
     flops_min
         The least any engine must do of `flops`, where some may skip work (none: all of it) [FLOP].
     weight_bytes, weight_bytes_min, weight_bytes_max
         Weights a pass is expected to stream, the least it must and the most it may (experts: all agree, all differ) [B].
+    weight_row_bytes
+        Weights of a product, once for every row it has: what rereading them for each row would move [B].
     kv_read_bytes, kv_read_bytes_min, kv_write_bytes
         Cache read as a kernel does (once a sequence) and at least (a shared prefix once), and written [B].
     state_bytes_min
@@ -146,6 +149,7 @@ class Op(Generic[Q]):
     weight_bytes: Q = _NOTHING
     weight_bytes_min: Q = _NOTHING
     weight_bytes_max: Q = _NOTHING
+    weight_row_bytes: Q = _NOTHING
     kv_read_bytes: Q = _NOTHING
     kv_read_bytes_min: Q = _NOTHING
     kv_write_bytes: Q = _NOTHING

@@ -184,8 +184,15 @@ def chips() -> st.SearchStrategy[Hardware]:
 
 
 def efficiencies() -> st.SearchStrategy[Efficiency]:
+    """Any of its parameters, at the ideal or far from it."""
     share = st.sampled_from([1.0, 0.999, 0.7, 0.05])
-    return st.builds(Efficiency, compute=share, memory=share, launch_s=st.sampled_from([0.0, 1e-6, 1e-3]))
+    overhead = st.sampled_from([0.0, 1e-6, 1e-3])
+    rows = st.sampled_from([0.0, 16.0, 1024.0])
+    return st.builds(
+        Efficiency, compute=share, memory=share, launch_s=overhead, tile_rows=rows, attention_rows=rows, attention=share,
+        reread_rows=st.sampled_from([None, 1.0, 200.0]), vector=st.sampled_from([None, 0.9, 0.05]),
+        activations=st.sampled_from([0.0, 0.4, 5.0]), sequence_s=overhead, link=share,
+    )  # fmt: skip
 
 
 # Precisions

@@ -7,7 +7,7 @@ the next C tokens of it: the end of one prompt, some whole ones, the beginning o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial, reduce
 from typing import Any
@@ -75,15 +75,19 @@ class Passes(Timing):
         """Where nothing is cut, what one pass says."""
         return np.where(self.alone, alone, cut) if np.any(self.alone) else cut
 
-    @cached_property
-    def seconds(self) -> Num:
-        """Σ t_j; through stages, when the last pass leaves the last one: f_ij = max(f_(i−1)j, f_i(j−1)) + t_ij  [s]."""
-        return self._or(self.least[0].seconds, self._makespan())
+    @property
+    def leaves(self) -> tuple[Timing, ...]:
+        """The passes on each stage, and those of the one pass where nothing is cut."""
+        return (*self.stages, *(self.least[0].leaves if np.any(self.alone) else ()))
 
-    def _makespan(self) -> Num:
-        times = [self._of_each(stage.seconds) for stage in self.stages]
-        if len(times) == 1:
-            return self._added(self.stages[0].seconds)
+    def joined(self, seconds: Sequence[Num]) -> Num:
+        """Σ t_j; through stages, when the last pass leaves the last one: f_ij = max(f_(i−1)j, f_i(j−1)) + t_ij  [s]."""
+        n = len(self.stages)
+        cut = self._added(seconds[0]) if n == 1 else self._makespan(seconds[:n])
+        return self._or(self.least[0].joined(seconds[n:]), cut) if len(seconds) > n else cut
+
+    def _makespan(self, seconds: Sequence[Num]) -> Num:
+        times = [self._of_each(t) for t in seconds]
         free = [np.zeros(self._runs.shape[:-1]) for _ in times]  # when a stage is through with what it has
         for j in range(self._runs.shape[-1]):
             ready = free[0]

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
+from roofline.answers.estimates import chip_of, known_of
 from roofline.answers.inputs import IMAGE_SIZE, memory_tokens_of, request
 from roofline.answers.tiers import elsewhere_of
 from roofline.errors import SpecError, require, shown
@@ -17,7 +18,6 @@ from roofline.num import Num, checked, common_shape, same
 from roofline.specs.deployment import Deployment
 from roofline.specs.model import Model
 from roofline.timing.clock import Timing
-from roofline.timing.efficiency import IDEAL
 from roofline.timing.elsewhere import Offloaded
 from roofline.timing.pipeline import Staged, StagePasses
 from roofline.work.attention import AttentionKernel
@@ -40,9 +40,9 @@ def prefill(
     n_past: Any = 0,
     images: Any = 0,
     image_size: tuple[int, int] = IMAGE_SIZE,
-    attention: AttentionKernel = "flash",
+    attention: AttentionKernel | Literal["auto"] = "auto",
     latent: LatentForm | None = None,
-    routing_exponent: float = 1.0,
+    routing_exponent: float | None = None,
 ) -> Timing:
     """The pass that reads the whole prompt of every sequence and gives its first token; an encoder's only pass.
 
@@ -61,8 +61,8 @@ def prefill(
     images, image_size : int or array, (height, width)
         Images of each prompt, and their size [1, pixel].
     attention, latent, routing_exponent
-        The attention kernel, the form of latent attention, and how routing spreads: as in `count`. Without a form, the
-        engine's own, where it is known.
+        The attention kernel, the form of latent attention, and how routing spreads: as in `count`. "auto" and where not
+        given: the engine's own.
 
     Returns
     -------
@@ -103,9 +103,9 @@ def decode(
     batch: Any = 1,
     memory_tokens: Any = None,
     shared_tokens: Any = 0,
-    attention: AttentionKernel = "flash",
+    attention: AttentionKernel | Literal["auto"] = "auto",
     latent: LatentForm | None = None,
-    routing_exponent: float = 1.0,
+    routing_exponent: float | None = None,
 ) -> Timing:
     """The pass that gives every sequence its next token, after `context_tokens` of each are in the cache.
 
@@ -157,11 +157,15 @@ def decode(
 
 
 def how_of(
-    deployment: Deployment, *, attention: AttentionKernel = "flash", latent: LatentForm | None = None,
-    routing_exponent: float = 1.0,
+    deployment: Deployment, *, attention: AttentionKernel | Literal["auto"] = "auto", latent: LatentForm | None = None,
+    routing_exponent: float | None = None,
 ) -> How:  # fmt: skip
-    """The execution to count: the form of latent attention that was asked for, else the engine's own, else the cheaper."""
-    return How(attention, latent or deployment.engine.kernels.latent or "auto", routing_exponent)
+    """The execution to count: what was asked for, else the engine's own, else flash attention, the cheaper form of latent
+    attention, and uniform routing."""
+    own = deployment.engine.kernels
+    exponents = (e for e in (routing_exponent, own.routing_exponent, 1.0) if e is not None)
+    kernel = (own.attention or "flash") if attention == "auto" else attention
+    return How(kernel, latent or own.latent or "auto", next(exponents), own.unpacks_from, own.skips_shared)
 
 
 def timed(
@@ -202,7 +206,9 @@ def on_stage(deployment: Deployment, stage: int, step: Step, how: How, asked: Ma
     """A pass on the busiest chip of a stage: whole where the grid is small, else in pieces that fit a core's cache."""
     d, shape = deployment, np.broadcast_shapes(*(part.shape for part in step))
     rows, _ = rows_of(d.model, d.precision, how, d.plan, stage)
-    timing = partial(Timing, rows, chip=d.hardware, efficiency=IDEAL, overlap=d.plan.overlap, coordinates=asked)
+    timing = partial(
+        Timing, rows, chip=chip_of(d), efficiency=known_of(d).efficiency, overlap=d.plan.overlap, coordinates=asked
+    )
     n_points = math.prod(shape)
     if n_points <= GRID_POINTS:
         whole = timing([(slice(None), partial(PassSums, step, n_ranks=d.plan.dp))], shape=None)

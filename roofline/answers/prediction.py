@@ -11,9 +11,10 @@ import numpy as np
 from roofline.answers.chunks import first_token, hit_tokens
 from roofline.answers.decoding import Decoding
 from roofline.answers.drafters import Drafting, beside, draft_of
+from roofline.answers.estimates import Edges, known_of, request_s
 from roofline.answers.inputs import IMAGE_SIZE, Request, request
 from roofline.answers.memory import Memory, memory
-from roofline.answers.phases import asked_for, decode
+from roofline.answers.phases import asked_for, decode, how_of
 from roofline.answers.records import evidence_of
 from roofline.errors import SpecError, require, shown
 from roofline.num import Num, as_num, checked, same, whole
@@ -32,7 +33,7 @@ MAX_OUTPUT_TOKENS = 10_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class Prediction:
+class Prediction(Edges):
     """One static batch from its prompts to its last tokens.
 
     `prefill` is the pass over the prompts, or all of them; `decode` the pass at the mean context, to place decode on the
@@ -127,6 +128,7 @@ class Prediction:
                 "n_chips": d.n_chips,
                 "engine": d.engine.id,
                 "evidence": evidence_of(d),
+                "evidence_regime": known_of(d).regime,
                 "notes": list(d.said()),
                 "weights": d.numerics.weights_name,
                 "kv": d.numerics.kv.name,
@@ -172,6 +174,7 @@ class Prediction:
                 "decode_mbu": None if t is None else t.mbu,
                 "ridge": self.prefill.ridge,
             }
+            | self.edges()
             | self._drafts()
             | self.memory.to_dict()
         )
@@ -332,6 +335,7 @@ def _predict(
     mean, round_ = decoding.at_the_mean() if decoding.n_steps else (None, None)
     n_steps = decoding.n_steps
     reading_s, reading_floor_s = decoding.draft_reading(hit, prompt_shared=as_num(shared_tokens))
+    ttft_s = first.seconds + reading_s + request_s(deployment, how_of(deployment))
     return Prediction(
         deployment=deployment,
         prompt_tokens=prompt,
@@ -347,13 +351,13 @@ def _predict(
         drafting=drafting,
         speculation=round_,
         draft_prefill_s=reading_s,
-        ttft_s=first.seconds + reading_s,
+        ttft_s=ttft_s,
         ttft_floor_s=first.floor_s + reading_floor_s,
         ttft_bound=first.bound,
         tpot_s=tpot,
         tpot_floor_s=tpot_floor,
         tpot_bound=None if mean is None else mean.bound,
-        e2e_s=first.seconds + reading_s + (n_steps * tpot if tpot is not None else 0.0),
+        e2e_s=ttft_s + (n_steps * tpot if tpot is not None else 0.0),
         e2e_floor_s=first.floor_s + reading_floor_s + (n_steps * tpot_floor if tpot_floor is not None else 0.0),
         memory=memory(
             deployment, context_tokens=asks.n_new + n_steps, batch=n_seq, memory_tokens=decoding.memory_tokens,

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from roofline.answers.estimates import known_of
 from roofline.specs.deployment import Deployment
 
 __all__ = ["Answer", "as_frame", "evidence_of"]
@@ -36,7 +37,5 @@ def as_frame(given: Mapping[str, Any]) -> Any:
 
 
 def evidence_of(deployment: Deployment) -> str:
-    """What stands behind the times: nothing measured yet, whatever the engine."""
-    if deployment.engine.id == "ideal":
-        return "ideal machine; no measurements behind it"
-    return f"memory and schedule of {deployment.engine.name}; times of the ideal machine, no measurements behind them"
+    """What stands behind the times, in words."""
+    return known_of(deployment).said

@@ -30,7 +30,9 @@ __all__ = [
     "model_ids",
     "model_yaml",
     "shipped",
+    "shipped_efficiencies",
     "spec_files",
+    "yaml_text",
 ]
 
 MAX_YAML_BYTES = 1_000_000
@@ -90,9 +92,14 @@ def model_yaml(spec: Model) -> str:
     >>> model_yaml(model("llama-3.1-8b")).splitlines()[:2]
     ['id: llama-3.1-8b', 'name: Llama 3.1 8B']
     """
+    return yaml_text(spec.plain())
+
+
+def yaml_text(data: dict[str, Any]) -> str:
+    """Plain data as a YAML file of ours holds it, in its order."""
     import yaml
 
-    return str(yaml.safe_dump(spec.plain(), sort_keys=False, allow_unicode=True, width=110, default_flow_style=None))
+    return str(yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=110, default_flow_style=None))
 
 
 def engine(name: PathLike, *, search: Sequence[PathLike] = ()) -> Engine:
@@ -103,14 +110,38 @@ def engine(name: PathLike, *, search: Sequence[PathLike] = ()) -> Engine:
     """
     _require_name(name, "engine")
     data, where = _found(os.fspath(name), "engines", search)
-    return Engine.read(data, where=where)
+    return Engine.read(_completed(data, search, where), where=where)
+
+
+def _completed(data: dict[str, Any], search: Sequence[PathLike], where: str) -> dict[str, Any]:
+    """An engine that is `like` another one holds what that one does, but for what it says itself, key by key."""
+    if "like" not in data:
+        return data
+    own = {key: value for key, value in data.items() if key != "like"}
+    other, _ = _found(str(data["like"]), "engines", search)
+    if "like" in other:
+        raise SpecError(f"{where}: like: expected an engine that stands by itself, got {shown(data['like'])}")
+    base = {key: value for key, value in other.items() if key not in ("aliases", "notes", "parameters_from")}
+    nested = {k: {**base[k], **own[k]} for k in own if isinstance(own[k], dict) and isinstance(base.get(k), dict)}
+    return base | own | nested
+
+
+@lru_cache(maxsize=1)
+def shipped_efficiencies() -> dict[str, Any]:
+    """The efficiencies that come with the library, as `roofline calibrate --shipped` wrote them."""
+    import json
+
+    path = Path(__file__).resolve().parent.parent / "timing" / "efficiencies.json"
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return found
 
 
 def engine_ids(*, search: Sequence[PathLike] = ()) -> tuple[str, ...]:
     """Every engine known, sorted.
 
     >>> engine_ids()
-    ('ideal', 'llama.cpp', 'mlx', 'sglang', 'trtllm', 'vllm')
+    ('exllamav2', 'gpt-fast', 'ideal', 'llama.cpp', 'llama.cpp-2024', 'mlc-llm', 'mlx', 'sglang', 'trtllm', 'trtllm-2024',
+    'vllm', 'vllm-0.7', 'vllm-2023', 'vllm-ascend')
     """
     return tuple(sorted({p.stem for p in spec_files("engines", search=search)}))
 

@@ -13,6 +13,7 @@ from roofline.specs.model import Model
 from roofline.specs.offload import Offload, require_host
 from roofline.specs.plan import Plan
 from roofline.specs.precision import Numerics, Precision, require_units, substitutions
+from roofline.specs.record import Record
 from roofline.specs.shard import require_plan
 
 __all__ = ["Deployment"]
@@ -23,7 +24,8 @@ class Deployment:
     """A model, a chip, a plan, a precision, an engine; what of it lives in another memory, if anything.
 
     The engine (a name, or a record with its settings changed) says how memory is set aside and prompts are cut. "ideal" is
-    the machine itself: all of the memory, prompts in one pass. Times are those of the ideal machine, whatever the engine.
+    the machine itself: all of the memory, prompts in one pass, every ceiling reached. Of any other engine, times are
+    estimates: by what was measured of it, or by the `efficiency` given.
 
     >>> from roofline.specs.catalog import hardware, model
     >>> d = Deployment(model=model("llama-3.1-8b"), hardware=hardware("h100"), weights="fp8", kv="bf16")
@@ -37,6 +39,7 @@ class Deployment:
     precision: Precision
     engine: Engine
     offload: Offload | None
+    efficiency: Record | None
 
     def __init__(
         self,
@@ -51,6 +54,7 @@ class Deployment:
         head: str | None = None,
         engine: str | Engine = "ideal",
         offload: str | Offload | None = None,
+        efficiency: Record | None = None,
     ) -> None:
         """`weights`, `kv`, `activations` and `head` are shorthand for the fields of a `Precision`, and override it."""
         require(model, Model, "Deployment(model=…)")
@@ -71,6 +75,7 @@ class Deployment:
         object.__setattr__(self, "precision", merged)
         object.__setattr__(self, "engine", _engine(engine))
         object.__setattr__(self, "offload", _offload(offload, model, hardware))
+        object.__setattr__(self, "efficiency", _efficiency(efficiency))
 
     @property
     def n_chips(self) -> int:
@@ -118,6 +123,13 @@ def _engine(given: object) -> Engine:
     if not isinstance(given, str):
         raise SpecError(f"Deployment(engine=…): expected an engine or the name of one, got {shown(given)}")
     return catalog.engine(given)
+
+
+def _efficiency(given: object) -> Record | None:
+    """One of the records of timing, which this floor does not know: who clocks the deployment says whether it is one."""
+    if given is None or isinstance(given, Record):
+        return given
+    raise SpecError(f"Deployment(efficiency=…): expected an Efficiency, got {shown(given)}")
 
 
 def _offload(given: object, model: Model, chip: Hardware) -> Offload | None:

@@ -155,21 +155,36 @@ class Kernels(Record):
     """Which form of a thing an engine runs by default, where that is known.
 
     `attention`: whether scores are kept out of memory. `latent`: the form of MLA; "auto" expands prompts, absorbs decodes.
-    `chunked`: whether a prompt longer than a pass is cut into several.
+    `chunked`: whether a prompt longer than a pass is cut into several. `routing_exponent`: how real routing spreads tokens
+    over experts, γ of the expected number of distinct ones; 1 is uniform. `unpacks_from`: how many rows a product must have
+    for quantised weights to be written out in 16 bit first. `accumulates`: what products of 16-bit matrices add up in, where
+    it matters to the peak they may reach. `skips_shared`: whether prompts skip the layers that read an
+    earlier layer's cache.
     """
 
     attention: Literal["flash", "eager"] | None = None
     latent: Literal["auto", "absorbed", "expanded"] | None = None
     chunked: bool | None = None
+    routing_exponent: Annotated[float, Field(gt=0.0, le=1.0)] | None = None
+    unpacks_from: Tokens | None = None
+    accumulates: Literal["fp16", "fp32"] | None = None
+    skips_shared: bool = False
 
 
 class Engine(Record):
-    """One engine, one version. See the module's docstring for the file form."""
+    """One engine, one version. See the module's docstring for the file form.
+
+    `kind`: how its kernels are made and launched, which says what its efficiency is like where nothing of it was measured:
+    fused and captured in graphs; without graphs, or not fused; llama.cpp; MLX. `parameters_from`: engines whose measured
+    efficiency on a machine stands in for its own, where there is none: earlier versions of it.
+    """
 
     id: Id
     name: str
     version: str
     aliases: Names = ()
+    kind: Literal["fused", "unfused", "llama.cpp", "mlx"] | None = None
+    parameters_from: Names = ()
     memory: EngineMemory
     pages: Paging
     activations: Activations | None = None

@@ -23,13 +23,9 @@ from roofline.specs.precision import run_dtype
 from roofline.timing.efficiency import IDEAL, Efficiency
 from roofline.timing.laws import (
     PassLaw,
-    compute_s,
     floors,
     form,
     larger,
-    launches,
-    link_s,
-    memory_s,
     pass_law,
     peak,
     total,
@@ -83,10 +79,20 @@ class Timing:
         self.efficiency = efficiency
         self.overlap = overlap
 
+    @property
+    def leaves(self) -> tuple[Timing, ...]:
+        """The passes on one chip that this time is made of; a plain pass is its own."""
+        return (self,)
+
+    def joined(self, seconds: Sequence[Num]) -> Num:
+        """The time that those of the leaves make together  [s]."""
+        return seconds[0]
+
     @cached_property
     def seconds(self) -> Num:
-        """Σ over ops of repeat · max(F / (e·π), Q / (e·β)) + launches + links that no work hides  [s]."""
-        return self._gather(self._laws.seconds)
+        """Σ over ops, by the law of `Efficiency`: max(compute, memory), what is paid besides, links no work hides  [s]."""
+        leaves = self.leaves
+        return self._gather(self._laws.seconds) if leaves == (self,) else self.joined([t.seconds for t in leaves])
 
     @cached_property
     def _laws(self) -> PassLaw:
@@ -107,13 +113,9 @@ class Timing:
         """Seconds of one resource alone, or of the ops that it binds; the properties below say which [s]."""
         match on:
             case "compute":
-                return self._gather(
-                    total(compute_s(row, self.chip, self.efficiency) * row.repeat for row in self.rows).at
-                )
+                return self._gather(self._laws.computing)
             case "memory":
-                return self._gather(
-                    total(memory_s(row, self.chip, self.efficiency) * row.repeat for row in self.rows).at
-                )
+                return self._gather(self._laws.streaming)
             case "link":
                 return self._gather(self._laws.links.at)
             case "link exposed":
@@ -121,13 +123,13 @@ class Timing:
             case "compute bound":
                 return self._gather(self._laws.compute_bound)
             case "overhead":
-                return launches(self.rows) * self.efficiency.launch_s
+                return self._gather(self._laws.overhead.at)
             case "tier exposed":
                 return 0.0
 
     @cached_property
     def compute_s(self) -> Num:
-        """Σ F / (e·π): the arithmetic alone [s]."""
+        """Σ F / (e·π), padding included: the arithmetic alone [s]."""
         return self.spent("compute")
 
     @cached_property
@@ -147,7 +149,7 @@ class Timing:
 
     @cached_property
     def overhead_s(self) -> Num:
-        """Launches [s]."""
+        """Launches, and what the host does for every sequence [s]."""
         return self.spent("overhead")
 
     @cached_property
@@ -340,13 +342,12 @@ def _same_sums(sums: Sums) -> Sums:
 
 
 def _op_times(row: Row, sums: Sums, chip: Hardware, efficiency: Efficiency) -> dict[str, Any]:
-    compute = (compute_s(row, chip, efficiency) * row.repeat).at(sums)
-    memory = (memory_s(row, chip, efficiency) * row.repeat).at(sums)
-    link = (link_s(row, chip, efficiency) * row.repeat).at(sums)
+    law = pass_law((row,), chip, efficiency)
+    compute, memory, link = law.computing(sums), law.streaming(sums), law.links.at(sums)
     flops, streamed = form(row.executed_flops).at(sums), form(row.streamed_bytes).at(sums)
     bound = np.where(np.asarray(compute) >= memory, "compute", "memory") if row.collective is None else np.array("link")
     return {
-        "seconds": larger(compute, memory) + link + launches([row]) * efficiency.launch_s,
+        "seconds": law.seconds(sums),
         "compute_s": compute,
         "memory_s": memory,
         "link_s": link,

@@ -17,7 +17,7 @@ References: Huang et al. 2019, arXiv:1811.06965, §2.2 (bubbles).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from typing import Any
@@ -66,17 +66,17 @@ class Staged(Timing):
         self.n_micro = n_micro
         self.repeats = repeats
 
-    @cached_property
-    def seconds(self) -> Num:
+    @property
+    def leaves(self) -> tuple[Timing, ...]:
+        """One microbatch on each stage."""
+        return self.stages
+
+    def joined(self, seconds: Sequence[Num]) -> Num:
         """Σ t_i + (m − 1) · max t_i of a single pass; max(Σ t_i, m · max t_i) of one in a row of many  [s]."""
-        through, slowest = add_up(t.seconds for t in self.stages), self._slowest
+        through, slowest = add_up(seconds), reduce(larger, seconds)
         if self.repeats:
             return larger(through, self.n_micro * slowest)
         return through + (self.n_micro - 1.0) * slowest
-
-    @property
-    def _slowest(self) -> Num:
-        return reduce(larger, (t.seconds for t in self.stages))
 
     @cached_property
     def floor_s(self) -> Num:

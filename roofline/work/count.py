@@ -23,7 +23,7 @@ from roofline.specs.towers import Product, Tower
 from roofline.work.attention import AttentionKernel, cross_attention
 from roofline.work.attention import attention as attention_rows
 from roofline.work.compressed import compressed_attention
-from roofline.work.elementwise import elementwise, embedding, norms
+from roofline.work.elementwise import elementwise, embedding, norms, unpacked
 from roofline.work.exchange import combined, fed, handed_on, logits_gathered, passed_back, summed_up, to_experts
 from roofline.work.ffn import dense, experts
 from roofline.work.footprint import resident_weight_bytes
@@ -109,11 +109,15 @@ def count(
 
 @dataclass(frozen=True, slots=True)
 class How:
-    """Which execution is counted: the attention kernel, the form of latent attention, how routing spreads."""
+    """Which execution is counted: the attention kernel, the form of latent attention, how routing spreads; from how many
+    rows on quantised weights are unpacked before they are multiplied (none: in the product); whether prompts skip the layers
+    that read an earlier layer's cache."""
 
     kernel: AttentionKernel = "flash"
     latent: LatentForm = "auto"
     exponent: float = 1.0
+    unpacks_from: int | None = None
+    skips: bool = False
 
     def __post_init__(self) -> None:
         if self.kernel not in get_args(AttentionKernel):
@@ -146,7 +150,9 @@ def _rows(share: Share, *, numerics: Numerics, how: How) -> Iterator[Row]:
     at = Place(d_model=share.model.d_model, numerics=numerics, plan=share.plan)
     if share.is_first:
         yield from _way_in(share, at, how=how)
-    yield from _stack(share.model, at, how=how)
+    stack = tuple(_stack(share.model, at, how=how))
+    yield from stack
+    yield from unpacked(stack, at, rows=how.unpacks_from)
     if share.is_last:
         yield from _way_out(share.model, at)
     else:
@@ -222,16 +228,16 @@ def _stack(model: Model, at: Place, *, how: How) -> Iterator[Row]:
         rotated, mixing = model.positions.kind == "rope", model.stream_matrices[:1]
         rows = partial(_layer, layer, norm=model.norm, rotated=rotated, how=how, mixing=mixing)
         reads_earlier = any(isinstance(mixer, Attention) and mixer.values == "earlier" for mixer in layer.mixers)
-        yield from _skippable(rows, here) if reads_earlier else rows(here)
+        yield from _skippable(rows, here, skips=how.skips) if reads_earlier else rows(here)
 
 
-def _skippable(rows: Callable[[Place], Iterator[Row]], at: Place) -> Iterator[Row]:
+def _skippable(rows: Callable[[Place], Iterator[Row]], at: Place, *, skips: bool) -> Iterator[Row]:
     """Rows of a layer that caches nothing: an engine may run it for the wanted positions alone, and not at all for none.
 
     The least it does is the work of those positions, with the weights and caches of the sequences they belong to.
     """
-    wanted, asked = rows(replace(at, stream="wanted")), rows(replace(at, stream="asked"))
-    for row, least, held in zip(rows(at), wanted, asked, strict=True):
+    wanted, asked = tuple(rows(replace(at, stream="wanted"))), rows(replace(at, stream="asked"))
+    for row, least, held in zip(wanted if skips else rows(at), wanted, asked, strict=True):
         yield replace(
             row,
             flops_min=least.flops,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
+from roofline.dtypes import format_named
 from roofline.errors import Unsupported
 from roofline.ledger import Linear, Op, Row
 from roofline.specs.ffns import Dense, Moe
@@ -12,9 +15,11 @@ from roofline.specs.precision import Numerics
 from roofline.specs.recurrent import Delta, LinearAttention, Mamba, Mamba2, Rglru, ShortConv
 from roofline.specs.shard import DenseShare, ExpertShare
 from roofline.work.place import Place
-from roofline.work.sums import Sum
+from roofline.work.sums import Reached, Sum
 
-__all__ = ["elementwise", "embedding", "norms"]
+__all__ = ["elementwise", "embedding", "norms", "unpacked"]
+
+UNPACKED_BYTES = 2.0  # of a 16-bit element
 
 
 def elementwise(layer: Layer, at: Place, *, norm: Norm, rotated: bool, n_streams: int = 1) -> Row:
@@ -132,4 +137,29 @@ def embedding(model: Model, tokens: Linear, *, numerics: Numerics, n_parts: int 
         act_bytes=read * (model.d_embedding * numerics.activation_bytes),
         store_dtype=numerics.store(role).name,
         compute_dtype=numerics.dense,
+    )
+
+
+def unpacked(products: Iterable[Row], at: Place, *, rows: int | None) -> Iterator[Row]:
+    """Quantised weights written out in 16 bit before they are multiplied, in a pass of at least so many tokens.  [B]
+
+        weights += elements · 2 B        the products then read them at that width, beside their arithmetic
+
+    Some kernels multiply quantised weights by a few rows only, and hand larger products to a library for 16-bit matrices.
+    """
+    narrow = [row for row in products if row.kind == "gemm" and format_named(row.store_dtype).weight_only]
+    elements = sum(row.repeat * row.row_flops.constant / 2.0 for row in narrow)
+    if rows is None or elements == 0.0:
+        return
+    there = Reached(Sum("tokens", stream=at.stream, ways=at.ways), rows).linear
+    yield Op(
+        name=f"{at.prefix}unpack",
+        kind="elementwise",
+        n_launch=0.0,
+        shape="weights to 16 bit",
+        m=at.tokens,
+        weight_bytes=there * (elements * UNPACKED_BYTES),
+        weight_bytes_max=there * (elements * UNPACKED_BYTES),
+        store_dtype=at.numerics.dense,
+        compute_dtype=at.numerics.dense,
     )

@@ -37,6 +37,7 @@ def experts(ffn: Moe, at: Place, *, exponent: float) -> Iterator[Row]:
         weights ≥   k of them (all tokens may agree)
         weights ≤   min(E, k·m) of them
         rows      = k·m / touched                            what a touched expert's kernel sees
+        row_flops = touched · 2 · D · F, each                a row of every one of them
 
     Where experts are spread over ranks (ep), the counts are those of the busiest one (`Busiest`): `flops` the mean rank's,
     `extra_flops` what the busiest does beyond it; the least weights are k/ep of an expert.
@@ -86,9 +87,11 @@ def _routed(matrix: Matrix, ffn: Moe, at: Place, *, exponent: float) -> Row:
         m=sums.rows,
         flops=mean * per_pair,
         extra_flops=(sums.load - mean) * per_pair,
+        row_flops=sums.touched * per_pair,
         weight_bytes=sums.touched * each,
         weight_bytes_min=(at.needed or Linear(1.0)) * (k / n_ranks * each),
         weight_bytes_max=sums.most * each,
+        weight_row_bytes=sums.load * each,
         act_bytes=sums.load * ((matrix.d_in + matrix.d_out) * at.numerics.activation_bytes),
         store_dtype=at.numerics.store(matrix.role).name,
         compute_dtype=at.numerics.compute(matrix.role),

@@ -37,6 +37,7 @@ def matmul(
     """One matrix product over m rows.  [FLOP, B]
 
         flops      = 2 · m · d_in · d_out          (a bias adds bytes, not FLOPs)
+        row_flops  = 2 · d_in · d_out               one row: what a kernel's padding adds for each row it pads
         weights    = d_in · d_out · bits / 8        once a pass, however many rows share them
         activations = m · (d_in + d_out) · 2 B      in and out
 
@@ -83,9 +84,11 @@ def matmul(
         shape=f"(m, {matrix.d_in}) × ({matrix.d_in}, {matrix.d_out})" + (f" × {matrix.n}" if matrix.n != 1 else ""),
         m=m,
         flops=m * (2.0 * matrix.n_weights),
+        row_flops=(needed or Linear(1.0)) * (2.0 * matrix.n_weights),
         weight_bytes=streamed,
         weight_bytes_min=streamed,
         weight_bytes_max=streamed,
+        weight_row_bytes=m * weight_bytes(matrix, numerics=numerics),
         act_bytes=m * (matrix.n * (matrix.d_in + matrix.d_out) * numerics.activation_bytes),
         store_dtype=numerics.store(matrix.role).name,
         compute_dtype=numerics.compute(matrix.role),

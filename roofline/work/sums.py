@@ -17,7 +17,7 @@ from roofline.num import Num, same
 from roofline.work.sight import ALL, Sight, pairs, rectangle, seen
 from roofline.work.step import Seqs, Step
 
-__all__ = ["Beyond", "Cheaper", "Entries", "Key", "PassSums", "Stream", "Sum", "SumName"]
+__all__ = ["Beyond", "Cheaper", "Entries", "Key", "PassSums", "Reached", "Stream", "Sum", "SumName"]
 
 Stream: TypeAlias = Literal["text", "inputs", "informed", "asked", "wanted", "replica"]
 """Whose tokens: the sequences' new ones; what a tower reads; of sequences with something to cross-attend to; of those whose
@@ -267,6 +267,24 @@ class Beyond(Key):
         s = _streamed(part, self.sum.stream)
         value = self.sum.of(part) * np.greater(s.n_past + s.n_new, float(self.limit))
         return same(value, value)
+
+
+@dataclass(frozen=True, slots=True)
+class Reached(Key):
+    """1 for a pass in which another sum is at least a limit, else 0."""
+
+    sum: Sum
+    limit: int
+
+    @property
+    def stream(self) -> Stream:
+        """That of the sum."""
+        return self.sum.stream
+
+    def over(self, step: Step) -> Num:
+        """Its value for a step."""
+        total = self.sum.over(step)
+        return same(np.where(np.greater_equal(total, float(self.limit)), 1.0, 0.0), total)
 
 
 class PassSums(Mapping[Hashable, Num]):

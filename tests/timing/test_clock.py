@@ -24,14 +24,23 @@ def test_seconds_are_the_roofline_of_every_op_added_up(
     seconds: Any = 0.0
     compute: Any = 0.0
     memory: Any = 0.0
-    launches = 0.0
+    launches: Any = 0.0
+    e = efficiency
     for op in ledger.ops:
-        peak = efficiency.compute * chip.peak_flops_per_s(run_dtype(op.compute_dtype, chip))
-        work, traffic = op.executed_flops / peak, op.streamed_bytes / (efficiency.memory * chip.hbm_bytes_per_s)
-        launch = op.n_launch * efficiency.launch_s
-        seconds += op.repeat * (max(work, traffic) + launch)
+        peak, rate = chip.peak_flops_per_s(run_dtype(op.compute_dtype, chip)), e.memory * chip.hbm_bytes_per_s
+        plain = min(peak, chip.compute.vector.get("fp32", peak))
+        again: Any = 0.0 if e.reread_rows is None else op.weight_row_bytes / e.reread_rows
+        traffic, spilt = (op.streamed_bytes + again) / rate, e.activations * op.act_bytes / rate
+        rows = {"attention": e.attention_rows, "expert": 2.0 * e.tile_rows, "recurrent": 0.0}.get(op.kind, e.tile_rows)
+        share = e.attention if op.kind == "attention" else e.compute
+        work: Any = (op.executed_flops + rows * op.row_flops) / (share * peak)
+        if e.vector is not None and op.kind in ("attention", "recurrent"):
+            on_vectors: Any = op.executed_flops / (e.vector * plain)
+            work = on_vectors if op.kind == "recurrent" else min(work, on_vectors)
+        launch = op.n_launch * e.launch_s + (e.sequence_s * op.m if op.kind == "head" else 0.0)
+        seconds += op.repeat * (max(work, traffic) + spilt + launch)
         compute += op.repeat * work * (work >= traffic)  # an op's time is its binding resource's
-        memory += op.repeat * traffic * (work < traffic)
+        memory += op.repeat * (traffic * (work < traffic) + spilt)
         launches += op.repeat * launch
     timing = rl.clock(ledger, chip, efficiency=efficiency)
     assert timing.seconds == pytest.approx(seconds, rel=1e-12)
