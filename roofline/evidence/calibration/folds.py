@@ -1,0 +1,147 @@
+"""Folds: every measurement predicted by what was fitted without it, and without what it is held out with.
+
+| regime    | left out of all fits                                   | predicted by                                      |
+|-----------|--------------------------------------------------------|---------------------------------------------------|
+| in-sample | nothing                                                | its group's fit                                   |
+| model     | every row of its model, on every machine of the engine | its group's fit, around what the other rows share |
+| tp        | the rows of its number of tensor-parallel ways         | the same                                          |
+| hardware  | its machine                                            | what the engine's other machines have in common   |
+| engine    | its engine                                             | what the engines of its kind have in common       |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from roofline.evidence.calibration.fitting import Fit, Mask, common, fit_groups
+from roofline.evidence.calibration.kinds import KINDS, Kind, Prior, efficiency_of, kind_of, to_fit_space
+from roofline.evidence.calibration.lots import Floats, Lot
+from roofline.specs import catalog
+from roofline.timing.efficiency import Efficiency
+from roofline.timing.shipped import hardware_class
+
+__all__ = ["REGIMES", "Fitted", "Fold", "Regime", "fit_all", "folds_of", "prior_of"]
+
+Regime = Literal["in-sample", "model", "tp", "hardware", "engine"]
+REGIMES: tuple[Regime, ...] = ("in-sample", "model", "tp", "hardware", "engine")
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """Rows of a group by their place in it, held out in a regime, and what was predicted of them  [s]."""
+
+    regime: Regime
+    group: str
+    places: tuple[int, ...]
+    predicted: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """An engine fitted to all it has: its kind, its groups' fits, what they have in common, overall and by class."""
+
+    engine: str
+    kind_name: str
+    kind: Kind
+    lots: Mapping[str, Lot]
+    fits: Mapping[str, Fit]
+    shared: Prior
+    classes: Mapping[str, Prior]
+
+
+def fit_all(lots: Mapping[str, Lot]) -> tuple[Fitted, ...]:
+    """Every engine of the lots, in order of their names; one that grew out of another after that one, around what it has."""
+    names = {lot.rows[0].engine for lot in lots.values()}
+    found: dict[str, Fitted] = {}
+    for name in sorted(names, key=lambda n: (bool(catalog.engine(n).parameters_from), n)):
+        engine = catalog.engine(name)
+        own = {group: lot for group, lot in sorted(lots.items()) if lot.rows[0].engine == name}
+        earlier = next((found[e].shared for e in engine.parameters_from if e in found), None)
+        kind = kind_of(name, engine.kind or "fused", earlier)
+        fits, shared = fit_groups(own, kind)
+        found[name] = Fitted(name, engine.kind or "fused", kind, own, fits, shared, by_class(fits, own, shared))
+    return tuple(found[name] for name in sorted(found))
+
+
+def by_class(fits: Mapping[str, Fit], lots: Mapping[str, Lot], shared: Prior) -> dict[str, Prior]:
+    """What the fits of each class of machines have in common, around what all have."""
+    classes: dict[str, list[Fit]] = {}
+    for name, one in fits.items():
+        classes.setdefault(_class_of(lots[name]), []).append(one)
+    return {name: common(members, shared, shared) for name, members in sorted(classes.items())}
+
+
+def _class_of(lot: Lot) -> str:
+    return hardware_class(catalog.hardware(lot.rows[0].hardware))
+
+
+def prior_of(kind: Kind, shared: Prior) -> Efficiency:
+    """The efficiency at the centre of a prior."""
+    names = tuple(kind.prior)
+    return efficiency_of(kind, names, [to_fit_space(n, shared[n][0]) for n in names])
+
+
+def folds_of(engines: tuple[Fitted, ...]) -> Iterator[Fold]:
+    """All folds of all engines."""
+    for one in engines:
+        yield from _in_sample(one)
+        yield from _by(one, "model", "model")
+        yield from _by(one, "tp", "tp")
+        yield from _by_hardware(one)
+        yield from _by_engine(one, engines)
+
+
+def _in_sample(one: Fitted) -> Iterator[Fold]:
+    for name, lot in one.lots.items():
+        yield _fold("in-sample", name, lot, np.ones(len(lot), dtype=bool), one.fits[name].efficiency)
+
+
+def _by(one: Fitted, regime: Regime, attribute: str) -> Iterator[Fold]:
+    """Holding out one value of an attribute after another; groups that have no other row of it left are not predicted."""
+    values = {getattr(row, attribute) for lot in one.lots.values() for row in lot.rows}
+    for value in sorted(values):
+        out = {name: lot.where(attribute, value) for name, lot in one.lots.items()}
+        if regime == "tp":  # only where a group has several
+            out = {name: o if not o.all() else np.zeros_like(o) for name, o in out.items()}
+        if not any(o.any() for o in out.values()) or all(o.all() for o in out.values()):
+            continue
+        fits, _ = fit_groups(one.lots, one.kind, rows={n: ~o for n, o in out.items()}, start=one.fits)
+        for name, lot in one.lots.items():
+            if out[name].any() and name in fits:
+                yield _fold(regime, name, lot, out[name], fits[name].efficiency)
+
+
+def _by_hardware(one: Fitted) -> Iterator[Fold]:
+    for name, lot in one.lots.items():
+        rest = {n: x for n, x in one.lots.items() if n != name}
+        if not rest:
+            continue
+        fits, shared = fit_groups(rest, one.kind, start=one.fits)
+        prior = by_class(fits, rest, shared).get(_class_of(lot), shared)
+        yield _fold("hardware", name, lot, np.ones(len(lot), dtype=bool), prior_of(one.kind, prior))
+
+
+def _by_engine(one: Fitted, engines: tuple[Fitted, ...]) -> Iterator[Fold]:
+    kind = KINDS[one.kind_name]
+    others = [x for x in engines if x.kind_name == one.kind_name and x.engine != one.engine]
+    efficiency = prior_of(kind, of_kind(others, kind))
+    for name, lot in one.lots.items():
+        yield _fold("engine", name, lot, np.ones(len(lot), dtype=bool), efficiency)
+
+
+def of_kind(engines: list[Fitted], kind: Kind) -> Prior:
+    """What engines of a kind have in common, each counted once; what only some of them fit, from those."""
+    found: dict[str, tuple[float, float]] = {}
+    for name in kind.prior:
+        points = [Fit(x.fits[next(iter(x.fits))].efficiency, {name: to_fit_space(name, x.shared[name][0])}, (), 1)
+                  for x in engines if name in x.shared]  # fmt: skip
+        found |= common(points, kind.prior, (name,))
+    return found
+
+
+def _fold(regime: Regime, name: str, lot: Lot, rows: Mask, efficiency: Efficiency) -> Fold:
+    return Fold(regime, name, tuple(int(i) for i in np.flatnonzero(rows)), lot.predict(efficiency)[rows])
