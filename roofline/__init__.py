@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from roofline.answers.speculation import speculate
     from roofline.answers.whatif import vary
     from roofline.errors import PlanError, RooflineError, SpecError, UnknownName, Unsupported
+    from roofline.evidence.accuracy import accuracy
+    from roofline.evidence.calibration.own import calibrate
+    from roofline.evidence.comparison import compare
     from roofline.ledger import Ledger, Op
     from roofline.specs.catalog import engine, hardware, model
     from roofline.specs.deployment import Deployment
@@ -60,6 +63,9 @@ _HOMES = {
     "answers.speculation": ("speculate",),
     "answers.whatif": ("vary",),
     "errors": ("PlanError", "RooflineError", "SpecError", "UnknownName", "Unsupported"),
+    "evidence.accuracy": ("accuracy",),
+    "evidence.calibration.own": ("calibrate",),
+    "evidence.comparison": ("compare",),
     "ledger": ("Ledger", "Op"),
     "specs.catalog": ("engine", "hardware", "model"),
     "specs.deployment": ("Deployment",),
@@ -101,8 +107,11 @@ __all__ = [
     "Timing",
     "UnknownName",
     "Unsupported",
+    "accuracy",
     "cache_ladder",
+    "calibrate",
     "clock",
+    "compare",
     "cost",
     "count",
     "decode",

@@ -32,14 +32,17 @@ FLOORS: tuple[tuple[str, ...], ...] = tuple(
             "step sight sums routing matmul place exchange indexer attention latent compressed recurrent ffn elementwise "
             "footprint kvcache pages reserve naming count",
         ),
-        ("timing.", "efficiency collectives laws clock elsewhere pipeline steplaw"),
+        ("timing.", "efficiency shipped collectives laws clock elsewhere pipeline steplaw"),
         (
             "answers.",
-            "inputs records tiers caches phases memory chunks mixed drafters speculation decoding prediction "
+            "inputs estimates records tiers caches phases memory chunks mixed drafters speculation decoding prediction "
             "whatif fitting levers sensitivity cost breakeven energy weights offload transfer disaggregation ladder eager "
             "lever_table serving simulate sizing",
         ),
-        ("evidence.", "measurements readers calibration accuracy reference"),
+        (
+            "evidence.",
+            "runs readers measurements saturation agreement passes calibration accuracy comparison reference",
+        ),
         ("views.", "sweep plot walkthrough report dashboard cli"),
         ("", "__main__"),
     )

@@ -46,7 +46,8 @@ def test_predict_takes_an_engine_and_its_settings(capsys: pytest.CaptureFixture[
     engine = rl.engine("vllm").varied(batch_tokens=1024, page_tokens=32, memory_fraction=0.8)
     p = rl.predict(deployed(engine=engine), prompt_tokens=5000, output_tokens=256, batch=4, prefix_tokens=2500)
     assert body["engine"] == "vllm"
-    assert "no measurements" in body["evidence"]
+    assert body["evidence_regime"] == "measured"
+    assert "vLLM" in body["evidence"]
     assert body["prefix_tokens"] == 2496  # whole pages of 32
     assert body["prefill_passes"] == 10  # ceil(4 * 2504 / 1024)
     for name in ("ttft_s", "tpot_s", "ttft_floor_s", "e2e_s"):

@@ -33,7 +33,7 @@ from roofline.views.cli.common import (
     table,
 )
 from roofline.views.cli.options import Ways, asked_of, build, levered, predicted
-from roofline.views.cli.words import percent, three, ways
+from roofline.views.cli.words import percent, three, trust, ways
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -158,9 +158,9 @@ def _show(answers: Sequence[Answer], api: str | None) -> None:
     p, n = priced.prediction, d.numerics
     shape = f"{p.batch:,.0f} requests, {p.prompt_tokens:,.0f} in / {p.output_tokens:,} out"
     say(f"{d.model.id}   {n.weights_name} weights, {n.kv.name} KV   {shape}")
-    say(
-        "an ideal machine, uncalibrated: real engines take longer, so cost more; joules bound the work alone, at rated power"
-    )
+    for line in dict.fromkeys(line for answer in answers for line in trust(answer[0])):
+        say(line)
+    say("real engines cost more than an ideal machine; joules bound the work alone, at rated power")
     say()
     print_table(_table(answers), spare=("J/token in", "J/token out", "busy"))
     say()

@@ -35,7 +35,7 @@ from roofline.views.cli.common import (
     whole,
 )
 from roofline.views.cli.options import Ways, asked_of, build, levered, predicted
-from roofline.views.cli.words import seconds, three, ways
+from roofline.views.cli.words import seconds, three, trust, ways
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -109,7 +109,9 @@ def _show(p: Prediction, rows: Sequence[LeverRow]) -> None:
     say(f"{d.model.id} on {d.n_chips} × {d.hardware.id}{ways(d.plan)}   {formats}   {shape}")
     for note in (*(f"note: {sentence}" for sentence in d.said()), *beyond_context(d.model, int(p.longest_tokens))):
         say(note)
-    say("each lever by itself, against the first line; an ideal machine, uncalibrated")
+    say("each lever by itself, against the first line")
+    for line in trust(d):
+        say(line)
     say()
     print_table(_table(rows), spare=("room", "held"))
     assumed = [f"{row.lever}: {row.assumes}" for row in rows if row.assumes]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import wraps
 from inspect import Parameter, signature
 from pathlib import Path
@@ -58,6 +58,7 @@ class Ways:
 
     plan: Plan = field(default_factory=Plan)
     engine: str = "ideal"
+    efficiency: Path | None = None
     memory_fraction: float | None = None
     page: int | None = None
     chunk: int | None = None
@@ -176,6 +177,9 @@ _ENGINE: dict[str, Any] = {
     "engine": (Annotated[
         str, typer.Option("--engine", help="Whose memory and schedule: vllm, sglang, trtllm, llama.cpp, mlx or ideal.")],
         "ideal"),
+    "efficiency": (Annotated[Path | None, typer.Option(
+        "--efficiency", help="A file of `roofline calibrate`: its efficiency, and its engine unless one is named.")],
+        None),
     "memory_fraction": (Annotated[float | None, typer.Option(
         "--memory-fraction", help="Its share of the memory (vLLM --gpu-memory-utilization).  [default: the engine's]")],
         None),
@@ -203,13 +207,14 @@ _ENGINE: dict[str, Any] = {
 _OPTIONS = _PLAN | _ENGINE
 
 
-def levered(command: Callable[..., None]) -> Callable[..., None]:
-    """A command that takes `ways`, with every lever as an option in its place."""
+def levered(command: Callable[..., None], *, engine: str = "ideal") -> Callable[..., None]:
+    """A command that takes `ways`, with every lever as an option in its place; `engine` is the one where none is named."""
     own = signature(command, eval_str=True)
     kept = [parameter for name, parameter in own.parameters.items() if name != "ways"]
+    usual = {name: default for name, (_, default) in _OPTIONS.items()} | {"engine": engine}
     options = [
-        Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=annotation)
-        for name, (annotation, default) in _OPTIONS.items()
+        Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, default=usual[name], annotation=annotation)
+        for name, (annotation, _) in _OPTIONS.items()
     ]
 
     @wraps(command)
@@ -225,7 +230,8 @@ def levered(command: Callable[..., None]) -> Callable[..., None]:
 
 def _ways(asked: dict[str, Any]) -> Ways:
     plan = _plan(**{name: asked[name] for name in _PLAN})
-    settings = {name: asked[name] for name in ("engine", "memory_fraction", "page", "chunk", "max_seqs", "prefix_hit")}
+    named = ("engine", "efficiency", "memory_fraction", "page", "chunk", "max_seqs", "prefix_hit")
+    settings = {name: asked[name] for name in named}
     return Ways(
         plan=plan,
         **settings,
@@ -274,6 +280,15 @@ def predicted(
     return [predict(d, **asked, **ways.request(d, asked["prompt_tokens"], search)) for d in deployments]
 
 
+def _own_efficiency(path: Path | None) -> tuple[Any, str | None]:
+    """An efficiency of the user's own, and the engine it was fitted to where its file says."""
+    if path is None:
+        return None, None
+    from roofline.evidence.calibration.own import read_own
+
+    return read_own(path)
+
+
 def build(
     model: str,
     chips: Sequence[str],
@@ -284,6 +299,9 @@ def build(
 ) -> list[Deployment]:
     """A deployment of the model on each chip; of two pools, the one that prefills, then the one that decodes."""
     chosen, folders = ways or Ways(), search or ()
+    efficiency, fitted_to = _own_efficiency(chosen.efficiency)
+    if chosen.engine == "ideal" and fitted_to is not None:
+        chosen = replace(chosen, engine=fitted_to)
     spec, engine = catalog.model(model, search=folders), chosen.of(folders)
     if chosen.split is not None and chips:
         raise SpecError(f"--split: names the chips itself; leave {', '.join(chips)} out")
@@ -295,7 +313,8 @@ def build(
     given: dict[str, Any] = formats
 
     def deployed(chip: Hardware) -> Deployment:
-        return Deployment(model=spec, hardware=chip, plan=chosen.plan, engine=engine, offload=chosen.offload, **given)
+        return Deployment(model=spec, hardware=chip, plan=chosen.plan, engine=engine, offload=chosen.offload,
+                          efficiency=efficiency, **given)  # fmt: skip
 
     found = []
     for chip in [catalog.hardware(name, search=folders) for name in names]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from roofline.answers.chunks import budget_tokens, first_token
+from roofline.answers.estimates import known_of
 from roofline.answers.levers import Lever, levers
 from roofline.answers.prediction import Prediction
 from roofline.errors import SpecError
@@ -42,14 +43,12 @@ from roofline.views.cli.common import (
 )
 from roofline.views.cli.options import Ways, asked_of, build, levered, predicted
 from roofline.views.cli.verdict import verdict_of
-from roofline.views.cli.words import percent, seconds, three, waiting, ways
+from roofline.views.cli.words import between, percent, seconds, three, trust, waiting, ways
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 __all__ = ["predict"]
-
-IDEAL_NOTE = "uncalibrated: ideal hardware, activations through memory between ops; only the floor is a bound"
 
 
 @levered
@@ -120,7 +119,8 @@ def _one(p: Prediction) -> None:
     say(_identity(p))
     for note in _notes(p):
         say(note)
-    say(IDEAL_NOTE)
+    for line in trust(p.deployment):
+        say(line)
     for line in _levers_in_use(p):
         say(line)
     say()
@@ -137,7 +137,7 @@ def _levers_in_use(p: Prediction) -> list[str]:
     """What was asked for beside model, chip, formats and plan."""
     d, lines = p.deployment, []
     if d.engine.id != "ideal":
-        lines.append(f"engine: memory and schedule of {d.engine.name} {d.engine.version}; its speed is not calibrated")
+        lines.append(f"engine: memory and schedule of {d.engine.name} {d.engine.version}")
     if p.prefix_tokens:
         lines.append(
             f"prefix cache: {p.prefix_tokens:,.0f} of each prompt's tokens are there; the rest attends to them"
@@ -207,27 +207,30 @@ def _images(p: Prediction) -> str:
 
 
 def _phases(p: Prediction) -> Table:
-    rows = table("ideal", "floor", "<binds", "FLOP/B", "ridge", "of peak", "of BW")
+    real = bool(known_of(p.deployment).bands)
+    first = ("estimate", "4 of 5 within") if real else ("ideal",)
+    rows = table(*first, "floor", "<binds", "FLOP/B", "ridge", "of peak", "of BW")
     t = p.prefill
+
+    def times(estimate: Num | None, low: Num | None, high: Num | None, floor: Num | None) -> tuple[str, ...]:
+        within = "" if low is None or high is None else between(low, high)
+        return (seconds(estimate), *([within] if real else []), seconds(floor))
+
     everyone = "" if p.batch == 1 else f" (all {p.batch:,.0f})"
-    first = "TTFT" if p.deployment.model.generates else "Encoding"
-    rows.add_row(f"{first}{everyone}", *_time_cells(p.ttft_s, p.ttft_floor_s), *_roof_cells(t))
+    label = "TTFT" if p.deployment.model.generates else "Encoding"
+    rows.add_row(f"{label}{everyone}", *times(p.ttft_s, p.ttft_low_s, p.ttft_high_s, p.ttft_floor_s), *_roof_cells(t))
     if p.batch > 1 and p.drafting is None:
         alone = first_token(
             p.deployment, prompt_tokens=p.prompt_tokens, images=p.images, image_size=p.image_size,
             prefix_tokens=p.prefix_tokens,
         )  # fmt: skip
-        rows.add_row("  one prompt alone", *_time_cells(alone.seconds, alone.floor_s), *_roof_cells(alone))
+        rows.add_row("  one prompt alone", *times(alone.seconds, None, None, alone.floor_s), *_roof_cells(alone))
     if p.decode is not None:
         token = "TPOT" if p.drafting is None else "TPOT (verifying)"
-        rows.add_row(token, *_time_cells(p.tpot_s, p.tpot_floor_s), *_roof_cells(p.decode))
+        rows.add_row(token, *times(p.tpot_s, p.tpot_low_s, p.tpot_high_s, p.tpot_floor_s), *_roof_cells(p.decode))
     if p.deployment.model.generates:
-        rows.add_row("Whole request", *_time_cells(p.e2e_s, p.e2e_floor_s), "", "", "", "", "")
+        rows.add_row("Whole request", *times(p.e2e_s, p.e2e_low_s, p.e2e_high_s, p.e2e_floor_s), "", "", "", "", "")
     return rows
-
-
-def _time_cells(estimate: Num | None, floor: Num | None) -> tuple[str, str]:
-    return seconds(estimate), seconds(floor)
 
 
 def _roof_cells(t: Timing) -> tuple[str, ...]:
@@ -295,7 +298,8 @@ def _side_by_side(predictions: list[Prediction]) -> None:
     say(_identity(predictions[0], with_chip=False))
     for note in dict.fromkeys(note for p in predictions for note in _notes(p)):
         say(note)
-    say(IDEAL_NOTE)
+    for line in dict.fromkeys(line for p in predictions for line in trust(p.deployment)):
+        say(line)
     say()
     rows = table("TTFT", "TPOT", "whole", "tok/s/user", "tok/s in all", "<prefill", "<decode", "<fits", first="chip")
     for p in predictions:

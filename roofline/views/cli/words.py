@@ -2,13 +2,38 @@
 
 from __future__ import annotations
 
+from roofline.answers.estimates import known_of
 from roofline.answers.memory import Memory
 from roofline.num import Num
 from roofline.specs.deployment import Deployment
 from roofline.specs.plan import Plan
 from roofline.units import format_bytes, format_si
 
-__all__ = ["percent", "seconds", "three", "usable", "waiting", "ways"]
+__all__ = ["between", "percent", "seconds", "three", "trust", "usable", "waiting", "ways"]
+
+IDEAL_NOTE = "uncalibrated: ideal hardware, activations through memory between ops; only the floor is a bound"
+_NAMES = {"ttft": "TTFT", "tpot": "TPOT"}
+
+
+def trust(d: Deployment) -> list[str]:
+    """What stands behind a deployment's times, and how far such estimates were seen to be off; a sentence a line."""
+    known = known_of(d)
+    if not known.bands and known.regime != "given":
+        return [IDEAL_NOTE]
+    off = " and ".join(f"{percent(known.off[w])} ({name})" for w, name in _NAMES.items() if w in known.off)
+    seen = [f"such estimates were off by {off} in the middle, where measurements were held back"] if off else []
+    return [known.said, *seen]
+
+
+def between(low: Num, high: Num) -> str:
+    """An interval, with its unit once where both edges have the same.
+
+    >>> between(0.0061, 0.0089), between(0.0009, 0.0021)
+    ('6.10–8.90 ms', '900 µs–2.10 ms')
+    """
+    first, last = seconds(low), seconds(high)
+    unit = last.rpartition(" ")[2]
+    return f"{first.removesuffix(f' {unit}')}–{last}"
 
 
 def ways(plan: Plan) -> str:

@@ -35,11 +35,12 @@ class Panel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Headline:
-    """What stands over several panels, and the name of the x axis they share, if they do."""
+    """What stands over several panels, the name of the x axis they share, if they do, and the evidence behind all."""
 
     title: str
     line: str
     x_name: str = ""
+    trust: str = TRUST
 
 
 def axes_given(ax: Any, n: int) -> tuple[Any, ...]:
@@ -60,7 +61,7 @@ def compose(
 ) -> tuple[Any, ...]:
     """The Axes of the panels, on a new figure or on those given."""
     if given:
-        _on_given(given, panels, look)
+        _on_given(given, panels, look, headline.trust)
         return given
     n_rows = -(-len(panels) // look.size.n_columns)
     n_columns = -(-len(panels) // n_rows)  # four are two by two
@@ -68,7 +69,9 @@ def compose(
     many = len(panels) > 1
     here = replace(look, is_narrow=look.size.width / n_columns < NARROW, has_margin=not many)
     try:
-        _on_new(axes, panels, headline if many else None, here, inner=n_columns if has_lanes else 1)
+        _on_new(
+            axes, panels, headline if many else None, here, inner=n_columns if has_lanes else 1, trust=headline.trust
+        )
     except BaseException:
         _close(axes[0])
         raise
@@ -81,7 +84,9 @@ def _close(ax: Any) -> None:
     plt.close(ax.figure)
 
 
-def _on_new(axes: tuple[Any, ...], panels: Sequence[Panel], headline: Headline | None, look: Look, inner: int) -> None:
+def _on_new(
+    axes: tuple[Any, ...], panels: Sequence[Panel], headline: Headline | None, look: Look, *, inner: int, trust: str
+) -> None:
     figure, top = axes[0].figure, headline or Headline(title="", line="")
     for i, (ax, panel) in enumerate(zip(axes, panels, strict=True)):
         panel.draw(ax, look)
@@ -91,7 +96,7 @@ def _on_new(axes: tuple[Any, ...], panels: Sequence[Panel], headline: Headline |
             for part in dict.fromkeys((ax, _lowest(ax))):
                 part.set_ylabel("")
                 part.tick_params(axis="y", which="both", labelleft=False)
-    band(figure, title=top.title, line=top.line, name=top.x_name, foot=footer(), look=look)
+    band(figure, title=top.title, line=top.line, name=top.x_name, foot=footer(trust), look=look)
     if headline:
         _lay_out(axes)  # titles of panels wrap to their widths
     titles = []
@@ -107,14 +112,14 @@ def _on_new(axes: tuple[Any, ...], panels: Sequence[Panel], headline: Headline |
     figure.set_layout_engine("none")  # labels were set for this layout; and each save gives the same bytes
 
 
-def _on_given(axes: tuple[Any, ...], panels: Sequence[Panel], look: Look) -> None:
+def _on_given(axes: tuple[Any, ...], panels: Sequence[Panel], look: Look, trust: str) -> None:
     looks = [_look_of(ax, look) for ax in axes]
     for ax, panel, here in zip(axes, panels, looks, strict=True):
         panel.draw(ax, here)
     _lay_out(axes)
     for ax, panel, here in zip(axes, panels, looks, strict=True):
         fit_names(ax, _lowest(ax), here.size)
-        head(ax, panel.title, f"{panel.line} · {TRUST}", look=here, to_edge=False)
+        head(ax, panel.title, f"{panel.line} · {trust}", look=here, to_edge=False)
     _lay_out(axes)
     for ax, panel, here in zip(axes, panels, looks, strict=True):
         _finish(ax, panel, here)

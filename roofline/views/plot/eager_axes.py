@@ -251,7 +251,7 @@ def bytes_alt(curves: EagerCurves) -> str:
         f"Memory traffic of a prefill against prompt length, log-log, batch {curves.batch:.0f}, with FlashAttention and "
         f"without. {eager_title(curves)}: {eager} in place of {flash} at {curves.asked:,.0f} tokens; "
         f"{format_si(curves.value('score_bytes'), 'B')} are score matrices, {100.0 * masked:.0f} % of that masked out."
-        f"{end} {words.TRUST.capitalize()}."
+        f"{end} {words.sentence(words.trust_of(curves.deployment))}"
     )
 
 
@@ -264,5 +264,5 @@ def intensity_alt(curves: EagerCurves) -> str:
         f"Arithmetic intensity of the same prefill against prompt length, log-log, with the ridge at {sig(ridge)} FLOP/B. "
         f"At {curves.asked:,.0f} tokens {flash} FLOP/B with FlashAttention and {eager} without. With it the intensity grows "
         f"with the prompt; without, it is highest at about {curves.prompts[best]:,.0f} tokens "
-        f"({sig(float(curves.of('eager_intensity')[best]))}). {words.TRUST.capitalize()}."
+        f"({sig(float(curves.of('eager_intensity')[best]))}). {words.sentence(words.trust_of(curves.deployment))}"
     )

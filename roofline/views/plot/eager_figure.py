@@ -13,6 +13,7 @@ from roofline.views.plot.compose import Headline, Panel, axes_given, compose
 from roofline.views.plot.eager_points import BYTES_DRAWN, INTENSITY_DRAWN, EagerCurves, eager_curves
 from roofline.views.plot.request import Subject, subjects
 from roofline.views.plot.theme import Look, size_named, styled, theme_named
+from roofline.views.plot.words import trust_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -79,7 +80,7 @@ def without_flash(
     curves = eager_curves(subject, request)
     shape = f"prompt {request.prompt_tokens:.0f}, batch {request.batch:.0f}"
     line = drawing.eager_line(curves, shape)
-    headline = Headline(title=drawing.eager_title(curves), line=line)
+    headline = Headline(title=drawing.eager_title(curves), line=line, trust=trust_of(curves.deployment))
     with styled(look):
         axes = compose(_panels(curves, line), headline=headline, given=given, look=look)
     return axes[0], axes[1]

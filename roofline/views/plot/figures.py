@@ -125,8 +125,9 @@ def roofline(
     given = axes_given(ax, len(pairs))
     roofs = tuple(roof_of(deployment, request, measured=measured) for deployment, request in pairs)
     headline = Headline(
-        title=words.roofs_title(roofs), line=words.roofs_subject(roofs), x_name=words.intensity_name(roofs)
-    )
+        title=words.roofs_title(roofs), line=words.roofs_subject(roofs), x_name=words.intensity_name(roofs),
+        trust=words.trust_of(*(roof.deployment for roof in roofs)),
+    )  # fmt: skip
     with styled(look):
         axes = compose(
             _roof_panels(roofs, apart=bool(given)), headline=headline, given=given, look=look, has_lanes=True
@@ -203,7 +204,8 @@ def latency(
     if not subject.model.generates:
         raise SpecError(f"latency: {subject.model.id} is an encoder: it gives no tokens to wait for; draw its roofline")
     ttft, tpot = ttft_curve(subject, request), tpot_lines(subject, request, context_tokens)
-    headline = Headline(title=words.latency_title(ttft, tpot), line=words.subject(subject, _shape(request)))
+    line, trust = words.subject(subject, _shape(request)), words.trust_of(subject)
+    headline = Headline(title=words.latency_title(ttft, tpot), line=line, trust=trust)
     with styled(look):
         axes = compose([_ttft_panel(ttft, request), _tpot_panel(tpot)], headline=headline, given=given, look=look)
     return axes[0], axes[1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from roofline.answers.records import evidence_of
 from roofline.specs.deployment import Deployment
 from roofline.specs.hardware import Hardware
 from roofline.specs.precision import run_dtype
@@ -22,9 +23,11 @@ __all__ = [
     "roof_title",
     "roofs_subject",
     "roofs_title",
+    "sentence",
     "subject",
     "tpot_alt",
     "tpot_title",
+    "trust_of",
     "ttft_alt",
     "ttft_title",
 ]
@@ -32,11 +35,24 @@ __all__ = [
 TRUST = "ideal machine, uncalibrated"
 
 
-def footer() -> str:
+def sentence(text: str) -> str:
+    """With a capital and a full stop."""
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def trust_of(*deployments: Deployment) -> str:
+    """What stands behind the times of a figure."""
+    said = dict.fromkeys(
+        TRUST if d.engine.id == "ideal" and d.efficiency is None else evidence_of(d) for d in deployments
+    )
+    return "; ".join(said)
+
+
+def footer(trust: str = TRUST) -> str:
     """Version, and what evidence stands behind the figure."""
     from roofline import __version__
 
-    return f"roofline {__version__} · {TRUST}"
+    return f"roofline {__version__} · {trust}"
 
 
 def subject(deployment: Deployment, shape: str, short_by_bytes: float = 0.0) -> str:
@@ -179,7 +195,7 @@ def roof_alt(roof: Roof) -> str:
         f"{100.0 * s.flops_per_s / roof.at(s.intensity):.0f} % of the roof."
         for s in roof.measured
     ]
-    return " ".join([*said, f"{TRUST.capitalize()}."])
+    return " ".join([*said, sentence(trust_of(d))])
 
 
 def _path_alt(path: Path) -> str:
@@ -251,7 +267,7 @@ def ttft_alt(curve: TtftCurve) -> str:
         f"Time to first token against prompt length, log-log, batch {curve.batch:.0f}, from "
         f"{format_si(float(curve.seconds[0]), 's')} at {curve.prompts[0]:,.0f} tokens to "
         f"{format_si(float(curve.seconds[-1]), 's')} at {curve.prompts[-1]:,.0f}; "
-        f"{format_si(curve.asked_s, 's')} at {curve.asked:,.0f}. {ttft_title(curve)}. {TRUST.capitalize()}."
+        f"{format_si(curve.asked_s, 's')} at {curve.asked:,.0f}. {ttft_title(curve)}. {sentence(trust_of(curve.deployment))}"
     )
 
 
@@ -260,5 +276,6 @@ def tpot_alt(tpot: TpotLines) -> str:
     full = "; ".join(f"context {line.context:,.0f} is full at batch {line.full_at:,.0f}" for line in tpot.lines)
     return (
         f"Time per output token against batch, one line a context; {full}. {tpot_title(tpot)}. At batch "
-        f"{tpot.asked:.0f} a token takes {format_si(tpot.asked_s, 's')}. {TRUST.capitalize()}."
+        f"{tpot.asked:.0f} a token takes {format_si(tpot.asked_s, 's')}. "
+        f"{sentence(trust_of(tpot.deployment))}"
     )
