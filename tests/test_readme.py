@@ -20,7 +20,12 @@ def _blocks(language: str) -> list[str]:
 
 
 @pytest.mark.parametrize("block", _blocks("console"))
-def test_a_console_block_shows_what_the_command_prints(block: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_console_block_shows_what_the_command_prints(
+    block: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In an empty folder beside the tests' files, for what a command writes."""
+    (tmp_path / "tests").symlink_to(Path(__file__).parent)
+    monkeypatch.chdir(tmp_path)
     command, _, shown = block.partition("\n")
     assert command.startswith("$ roofline ")
     assert run(command.removeprefix("$ roofline ").split()) == 0

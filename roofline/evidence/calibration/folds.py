@@ -4,7 +4,8 @@
 |-----------|--------------------------------------------------------|---------------------------------------------------|
 | in-sample | nothing                                                | its group's fit                                   |
 | model     | every row of its model, on every machine of the engine | its group's fit, around what the other rows share |
-| tp        | the rows of its number of tensor-parallel ways         | the same                                          |
+| tp        | the rows of its number of tensor-parallel ways, in     | the same                                          |
+|           | groups that keep at least as many rows as parameters   |                                                   |
 | hardware  | its machine                                            | what the engine's other machines have in common   |
 | engine    | its engine                                             | what the engines of its kind have in common       |
 """
@@ -27,6 +28,7 @@ from roofline.timing.shipped import hardware_class
 __all__ = ["REGIMES", "Fitted", "Fold", "Regime", "fit_all", "folds_of", "prior_of"]
 
 Regime = Literal["in-sample", "model", "tp", "hardware", "engine"]
+LEFT_OF_TP = 8
 REGIMES: tuple[Regime, ...] = ("in-sample", "model", "tp", "hardware", "engine")
 
 
@@ -105,8 +107,8 @@ def _by(one: Fitted, regime: Regime, attribute: str) -> Iterator[Fold]:
     values = {getattr(row, attribute) for lot in one.lots.values() for row in lot.rows}
     for value in sorted(values):
         out = {name: lot.where(attribute, value) for name, lot in one.lots.items()}
-        if regime == "tp":  # only where a group has several
-            out = {name: o if not o.all() else np.zeros_like(o) for name, o in out.items()}
+        if regime == "tp":  # only where what is left of a group says something of its machine
+            out = {name: o if (~o).sum() >= LEFT_OF_TP else np.zeros_like(o) for name, o in out.items()}
         if not any(o.any() for o in out.values()) or all(o.all() for o in out.values()):
             continue
         fits, _ = fit_groups(one.lots, one.kind, rows={n: ~o for n, o in out.items()}, start=one.fits)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["accuracy"]
 
-SHORT = {"ttft": "TTFT", "tpot": "TPOT", "e2e": "throughput", "saturated": "saturated"}
+SHORT = {"ttft": "TTFT", "tpot": "TPOT", "e2e": "throughput"}
 HEAD = """{n_all:,} published figures, of which {n:,} are times of static batches.
 Error of the time: median / 90th percentile / bias, in %. Each is predicted by what
 was fitted without the model, TP degree, machine or engine it is of.
@@ -113,7 +113,7 @@ def _show(found: Accuracy, by: str | None) -> None:
         print_table(_listed(found.by[by]))
     if found.saturated:
         say("\nSaturated throughput, by machine and version\n")
-        print_table(_listed(found.saturated))
+        print_table(_crowded(found.saturated))
 
 
 def _regimes(found: Accuracy) -> Table:
@@ -139,7 +139,13 @@ def _intervals(found: Iterable[Coverage]) -> Table:
 def _listed(errors: Sequence[Errors]) -> Table:
     rows = table("<of", "median", "90 %", "bias", "figures", "groups", first=errors[0].by if errors else "")
     for e in errors:
-        rows.add_row(
-            e.name, SHORT[e.what], share(e.median), share(e.p90), signed(e.bias), f"{e.n_rows:,}", str(e.n_groups)
-        )
+        figures = (share(e.median), share(e.p90), signed(e.bias), f"{e.n_rows:,}", str(e.n_groups))
+        rows.add_row(e.name, SHORT[e.what], *figures)
+    return rows
+
+
+def _crowded(errors: Sequence[Errors]) -> Table:
+    rows = table("median", "90 %", "bias", "figures")
+    for e in errors:
+        rows.add_row(e.name, share(e.median), share(e.p90), signed(e.bias), f"{e.n_rows:,}")
     return rows
