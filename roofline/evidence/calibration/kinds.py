@@ -31,9 +31,9 @@ Prior = Mapping[str, tuple[float, float]]
 FRACTIONS = frozenset({"compute", "memory", "attention", "vector", "first_read"})
 
 _COMMON = {"link": 0.55, "attention_rows": 1024.0}
-# link: NVLink reaches about 0.55 of its rating in all-reduces of a layer's size; 0.3 where NCCL is launched from Python, with
-# no kernel of the engine's own. attention_rows: kernels before 2025 decode on the vector units whatever the grouping of heads,
-# and only long prompts pay for the matrix units.
+# link: NVLink reaches about 0.55 of its rating in all-reduces of a layer's size; 0.3 where NCCL is launched from Python,
+# with no kernel of the engine's own. attention_rows: kernels before 2025 decode on the vector units whatever the grouping of
+# heads, and only long prompts pay for the matrix units.
 
 
 @dataclass(frozen=True, slots=True)

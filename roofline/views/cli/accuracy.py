@@ -25,10 +25,10 @@ __all__ = ["accuracy"]
 
 SHORT = {"ttft": "TTFT", "tpot": "TPOT", "e2e": "throughput"}
 HEAD = """{n_all:,} published figures, of which {n:,} are times of static batches.
-Error of the time: median / 90th percentile / bias, in %. Each is predicted by what
-was fitted without the model, TP degree, machine or engine it is of.
+Error of the time: median / 90th percentile / bias, in %. Each is predicted by
+what was fitted without the model, TP degree, machine or engine it is of.
 """
-INTERVALS = "\nIntervals made to hold {nominal:.0%}: time x/÷ factor, share held. Set on all other groups.\n"
+INTERVALS = "\nIntervals made to hold {nominal:.0%}, set on all other groups: time ×/÷ factor, held.\n"
 
 
 def accuracy(
