@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+from collections import Counter
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -183,6 +184,16 @@ def test_a_measurement_that_beats_its_floor_is_named() -> None:
     assert below.row in told.to_markdown()
 
 
+def test_sources_md_counts_the_rows_of_every_source_and_of_every_reason_to_leave_one_out() -> None:
+    text = (DATA / "SOURCES.md").read_text(encoding="utf-8")
+    for source, n in Counter(m.source for m in measurements()).items():
+        assert f"| {source} | {n} |" in text
+    with (DATA / "left_out.csv").open(encoding="utf-8", newline="") as stream:
+        left_out = list(csv.DictReader(stream))
+    for why in {line["why"] for line in left_out}:
+        assert f"| {why} | {sum(int(line['n_rows']) for line in left_out if line['why'] == why)} |" in text
+
+
 def test_an_m5_max_is_within_what_was_asked_of_it() -> None:
     """Of a model held out: decode within 8 % in the median, prefill within 12 %."""
     most = {"ttft": 0.12, "tpot": 0.08}
@@ -219,26 +230,22 @@ def test_a_regime_that_is_none_is_refused(given: object, told: str) -> None:
         accuracy_of([])
 
 
-@lru_cache(maxsize=1)
-def crowded() -> Accuracy:
-    return rl.accuracy(saturated=True)
-
-
 def test_the_readme_s_table_is_what_the_command_prints(capsys: pytest.CaptureFixture[str]) -> None:
-    """`roofline accuracy --saturated --markdown` writes it; without --saturated it ends one line earlier."""
+    """`roofline accuracy --markdown` writes it."""
     between = re.findall(r"<!-- accuracy -->\n(.*?)<!-- /accuracy -->", README.read_text(encoding="utf-8"), re.S)
     assert len(between) == 1
-    assert between[0].strip() == crowded().to_markdown().strip()
+    assert between[0].strip() == found().to_markdown().strip()
     assert run(["accuracy", "--markdown"]) == 0
-    printed = capsys.readouterr().out.strip()
-    assert printed == "\n".join(between[0].strip().splitlines()[:-1])
+    assert capsys.readouterr().out.strip() == between[0].strip()
 
 
 def test_saturated_throughput_is_that_of_the_best_batch_over_what_was_published() -> None:
-    whole, *parts = crowded().saturated
+    crowded = rl.accuracy(saturated=True)
+    whole, *parts = crowded.saturated
     told = next(e for e in parts if e.name.startswith("l40s, "))
     mine = [m for m in measurements() if m.load == "saturated" and m.hardware == "l40s"]
     _same(told, [best.tokens_per_s / m.value for m in mine if (best := saturated_of(m)) is not None])
     assert whole.name == "all"
     assert whole.n_rows == sum(e.n_rows for e in parts) == sum(m.load == "saturated" for m in measurements())
     assert min(e.median for e in parts) <= whole.median <= max(e.median for e in parts)
+    assert f"best batch that fits: {whole.said()}" in crowded.to_markdown()

@@ -7,13 +7,14 @@
 | tp        | the rows of its number of tensor-parallel ways, in     | the same                                          |
 |           | groups that keep at least as many rows as parameters   |                                                   |
 | hardware  | its machine                                            | what the engine's other machines have in common   |
-| engine    | its engine                                             | what the engines of its kind have in common       |
+| engine    | its engine, all versions of it                         | what the engines of its kind have in common       |
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -53,6 +54,20 @@ class Fitted:
     fits: Mapping[str, Fit]
     shared: Prior
     classes: Mapping[str, Prior]
+    earlier: Fitted | None = None
+
+    @property
+    def family(self) -> str:
+        """What it and its other versions have in their names: those are not other engines."""
+        return self.engine.partition("-")[0]
+
+    def kind_without(self, left_out: Callable[[Lot], Mask]) -> Kind:
+        """Its kind, as an earlier version has it without the rows that are left out there too."""
+        if self.earlier is None:
+            return self.kind
+        rows = {name: ~left_out(lot) for name, lot in self.earlier.lots.items()}
+        _, shared = fit_groups(self.earlier.lots, self.earlier.kind, rows=rows)
+        return kind_of(self.engine, self.kind_name, shared)
 
 
 def fit_all(lots: Mapping[str, Lot]) -> tuple[Fitted, ...]:
@@ -62,10 +77,11 @@ def fit_all(lots: Mapping[str, Lot]) -> tuple[Fitted, ...]:
     for name in sorted(names, key=lambda n: (bool(catalog.engine(n).parameters_from), n)):
         engine = catalog.engine(name)
         own = {group: lot for group, lot in sorted(lots.items()) if lot.rows[0].engine == name}
-        earlier = next((found[e].shared for e in engine.parameters_from if e in found), None)
-        kind = kind_of(name, engine.kind or "fused", earlier)
+        earlier = next((found[e] for e in engine.parameters_from if e in found), None)
+        kind = kind_of(name, engine.kind or "fused", None if earlier is None else earlier.shared)
         fits, shared = fit_groups(own, kind)
-        found[name] = Fitted(name, engine.kind or "fused", kind, own, fits, shared, by_class(fits, own, shared))
+        classes = by_class(fits, own, shared)
+        found[name] = Fitted(name, engine.kind or "fused", kind, own, fits, shared, classes, earlier)
     return tuple(found[name] for name in sorted(found))
 
 
@@ -111,7 +127,8 @@ def _by(one: Fitted, regime: Regime, attribute: str) -> Iterator[Fold]:
             out = {name: o if (~o).sum() >= LEFT_OF_TP else np.zeros_like(o) for name, o in out.items()}
         if not any(o.any() for o in out.values()) or all(o.all() for o in out.values()):
             continue
-        fits, _ = fit_groups(one.lots, one.kind, rows={n: ~o for n, o in out.items()}, start=one.fits)
+        kind = one.kind_without(partial(Lot.where, attribute=attribute, value=value))
+        fits, _ = fit_groups(one.lots, kind, rows={n: ~o for n, o in out.items()})
         for name, lot in one.lots.items():
             if out[name].any() and name in fits:
                 yield _fold(regime, name, lot, out[name], fits[name].efficiency)
@@ -122,14 +139,15 @@ def _by_hardware(one: Fitted) -> Iterator[Fold]:
         rest = {n: x for n, x in one.lots.items() if n != name}
         if not rest:
             continue
-        fits, shared = fit_groups(rest, one.kind, start=one.fits)
+        kind = one.kind_without(partial(Lot.where, attribute="hardware", value=lot.rows[0].hardware))
+        fits, shared = fit_groups(rest, kind)
         prior = by_class(fits, rest, shared).get(_class_of(lot), shared)
-        yield _fold("hardware", name, lot, np.ones(len(lot), dtype=bool), prior_of(one.kind, prior))
+        yield _fold("hardware", name, lot, np.ones(len(lot), dtype=bool), prior_of(kind, prior))
 
 
 def _by_engine(one: Fitted, engines: tuple[Fitted, ...]) -> Iterator[Fold]:
     kind = KINDS[one.kind_name]
-    others = [x for x in engines if x.kind_name == one.kind_name and x.engine != one.engine]
+    others = [x for x in engines if x.kind_name == one.kind_name and x.family != one.family]
     efficiency = prior_of(kind, of_kind(others, kind))
     for name, lot in one.lots.items():
         yield _fold("engine", name, lot, np.ones(len(lot), dtype=bool), efficiency)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["accuracy"]
 
+WIDTH = 80
 SHORT = {"ttft": "TTFT", "tpot": "TPOT", "e2e": "throughput"}
 HEAD = """{n_all:,} published figures, of which {n:,} are times of static batches.
 Error of the time: median / 90th percentile / bias, in %. Each is predicted by
@@ -104,9 +106,10 @@ def _show(found: Accuracy, by: str | None) -> None:
     print_table(_intervals(found.coverage))
     least = min((c for c in found.coverage if c.what == "all"), key=lambda c: c.least_group)
     whose = f"{least.least_name} ({least.n_least_rows} figures)"
-    say(f"\nThey hold on average over groups, not in each; least: {share(least.least_group)} of {whose}.")
-    for sentence in found.sentences():
-        say(sentence)
+    average = f"They hold on average over groups, not in each; least: {share(least.least_group)} of {whose}."
+    say()
+    for sentence in (average, *found.sentences()):
+        say(fill(sentence, WIDTH, subsequent_indent="  "))
     if by is not None:
         said = "nothing held out" if found.regime == "in-sample" else f"{HELD_OUT[found.regime]} held out"
         say(f"\nBy {by}, {said}\n")
@@ -137,10 +140,12 @@ def _intervals(found: Iterable[Coverage]) -> Table:
 
 
 def _listed(errors: Sequence[Errors]) -> Table:
-    rows = table("<of", "median", "90 %", "bias", "figures", "groups", first=errors[0].by if errors else "")
+    by = errors[0].by if errors else ""
+    last = () if by == "group" else ("groups",)  # a group is one
+    rows = table("<of", "median", "90 %", "bias", "figures", *last, first=by)
     for e in errors:
         figures = (share(e.median), share(e.p90), signed(e.bias), f"{e.n_rows:,}", str(e.n_groups))
-        rows.add_row(e.name, SHORT[e.what], *figures)
+        rows.add_row(e.name, SHORT[e.what], *figures[: 4 + len(last)])
     return rows
 
 
