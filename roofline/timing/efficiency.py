@@ -10,7 +10,7 @@ from roofline.specs.record import Record
 
 __all__ = ["IDEAL", "Efficiency"]
 
-Fraction = Annotated[float, Field(gt=0.0, le=1.0)]
+Fraction = Annotated[float, Field(ge=1e-6, le=1.0)]
 Overhead = Annotated[float, Field(ge=0.0, le=1.0)]
 Rows = Annotated[float, Field(ge=0.0, le=1e6)]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -39,7 +39,7 @@ _SAID: Mapping[Regime, str] = {
 class Band(Record):
     """An interval around an estimate, as factors: low · t to high · t  [1]."""
 
-    low: float = Field(gt=0.0, le=1.0)
+    low: float = Field(ge=1e-9, le=1.0)
     high: float = Field(ge=1.0, le=1e6)
 
 
@@ -54,9 +54,9 @@ class Known(Record):
     efficiency: Efficiency
     regime: Regime
     said: str = ""
-    n_rows: int = 0
+    n_rows: int = Field(default=0, ge=0)
     bands: dict[str, Band] = {}
-    off: dict[str, float] = {}
+    off: dict[str, Annotated[float, Field(ge=0.0, le=1e6)]] = {}
     at_prior: tuple[str, ...] = Field(default=(), strict=False)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -170,6 +171,35 @@ def test_nothing_is_fitted_silently_to_what_is_wrong(tmp_path: Path, head: str, 
     with pytest.raises(rl.RooflineError) as error:
         calibrate(_written(tmp_path / "own.csv", [line], head), _llama())
     assert said in str(error.value)
+
+
+def test_milliseconds_in_a_column_of_seconds_are_refused(tmp_path: Path) -> None:
+    path = _written(tmp_path / "own.csv", ["1,512,128,26,7.6\n", "1,1024,128,30,7.8\n"], HEAD)
+    with pytest.raises(rl.SpecError, match=r"own\.csv.*times what is expected; check the unit"):
+        calibrate(path, _llama())
+
+
+@pytest.mark.parametrize("prior", [3, "x", {"compute": 0.5}])
+def test_a_prior_is_an_efficiency(prior: Any) -> None:
+    with pytest.raises(rl.SpecError, match="prior"):
+        calibrate(FILES / "my-runs.csv", _llama(), prior=prior)
+
+
+def test_an_efficiency_of_another_chip_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text("hardware: h100-sxm-80gb\nefficiency: {compute: 0.5}\n", encoding="utf-8")
+    assert read_own(path, chips=["h100-sxm-80gb"])[0].efficiency.compute == 0.5
+    with pytest.raises(rl.SpecError, match="was calibrated on h100-sxm-80gb, not on a100"):
+        read_own(path, chips=["h100-sxm-80gb", "a100-sxm-80gb"])
+
+
+@pytest.mark.parametrize("line", ["efficiency: {compute: 1.0e-300}", "efficiency: {}\noff: {ttft: .nan}",
+                                  "efficiency: {}\nn_rows: -5", "efficiency: {}\nhardware: 3"])  # fmt: skip
+def test_an_efficiency_file_out_of_range_is_refused(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(line + "\n", encoding="utf-8")
+    with pytest.raises(rl.SpecError):
+        read_own(path)
 
 
 def test_the_ideal_machine_and_logs_are_not_fitted() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import stat
 from collections.abc import Iterable, Sequence
@@ -31,10 +30,12 @@ from roofline.timing.efficiency import IDEAL, Efficiency
 from roofline.timing.shipped import Band, Known, known
 from roofline.units import format_si
 
-__all__ = ["BEATS", "Usable", "calibrate", "read_known", "read_own", "usable", "write_known"]
+__all__ = ["BEATS", "Usable", "calibrate", "read_known", "read_own", "require_free", "usable", "write_known"]
 
 BEATS = "beats the floor: check the unit, the model or the hardware"
 DIGITS = 6
+FAR_OFF = 20.0
+"""A time so many times what is estimated is in another unit, or of something else."""
 _WHOSE = ("model", "model_params", "hardware", "engine")
 _METRICS: dict[str, Metric] = {"ttft": "ttft_s", "tpot": "tpot_s", "e2e": "e2e_s", "output_tokens_per_s": "e2e_s"}
 _ROUNDING = 1e-6
@@ -80,8 +81,10 @@ def calibrate(
         To be given to `Deployment(efficiency=…)`, or to `write_known`.
     """
     require(deployment, Deployment, "calibrate(deployment)")
-    if not math.isfinite(prior_weight) or prior_weight < 0.0:
-        raise SpecError(f"calibrate(prior_weight=…): expected 0 or more, got {prior_weight}")
+    if prior is not None:
+        require(prior, Efficiency, "calibrate(prior=…)")
+    if not isinstance(prior_weight, (int, float)) or not 0.0 <= prior_weight <= 1e6:
+        raise SpecError(f"calibrate(prior_weight=…): expected 0 to 1,000,000, got {prior_weight!r:.60}")
     if deployment.engine.id == "ideal":
         raise SpecError(
             "calibrate: the ideal machine has nothing to fit; name the engine that was measured (--engine vllm)"
@@ -178,6 +181,7 @@ def _row(figure: Figure, d: Deployment) -> Measurement:
 def _fitted(found: Usable, d: Deployment, prior: Efficiency | None, prior_weight: float) -> Known:
     shipped = known(d.hardware, d.engine)
     lot = _lot(found.figures, d)
+    _require_likely(lot, shipped, found)
     kind, believed = _prior(d, shipped, prior)
     one = fit(lot, kind, prior=believed, prior_weight=prior_weight)
     efficiency = _rounded(one.efficiency)
@@ -193,12 +197,22 @@ def _fitted(found: Usable, d: Deployment, prior: Efficiency | None, prior_weight
     )
 
 
+def _require_likely(lot: Lot, shipped: Known, found: Usable) -> None:
+    ratios = lot.values / lot.predict(shipped.efficiency)
+    worst = int(np.argmax(ratios))
+    if ratios[worst] > FAR_OFF:
+        raise SpecError(
+            f"{found.figures[worst].run.where}: {found.figures[worst].what}: {format_si(float(lot.values[worst]), 's')} is "
+            f"{float(ratios[worst]):,.0f} times what is expected; check the unit (ttft_ms, not ttft_s), or leave the run out"
+        )
+
+
 def _prior(d: Deployment, shipped: Known, given: Efficiency | None) -> tuple[Kind, Prior]:
     """The kind of the engine, with all that it does not fit as it ships; and a prior as wide as the kind's, around that."""
     own = kind_of(d.engine.id, d.engine.kind or "fused")
     if given is None and shipped.regime == "ideal":
         return own, own.prior
-    values = (given or shipped.efficiency).model_dump()
+    values = (shipped.efficiency if given is None else given).model_dump()
     centred = {n: (c if values[n] is None else float(values[n]), width) for n, (c, width) in own.prior.items()}
     return Kind(own.prior, {n: v for n, v in values.items() if n not in centred}), centred
 
@@ -247,8 +261,7 @@ def write_known(known: Known, path: PathLike, *, force: bool = False, deployment
     With the `deployment` it was fitted to, the file names its engine and chip.
     """
     target = Path(path)
-    if target.exists() and not force:
-        raise SpecError(f"{target}: is there already; --force (force=True) replaces it")
+    require_free(target, force=force)
     whose = {} if deployment is None else {"engine": deployment.engine.id, "hardware": deployment.hardware.id}
     data: dict[str, Any] = {"id": target.stem, "date": date.today().isoformat(), **whose, "said": known.said,
                             "n_rows": known.n_rows, "at_prior": list(known.at_prior),
@@ -268,20 +281,39 @@ def write_known(known: Known, path: PathLike, *, force: bool = False, deployment
     return target
 
 
+def require_free(path: Path, *, force: bool) -> None:
+    """Raise where a file may not be written: something is there (a link that leads nowhere too), or the name cannot be."""
+    try:
+        taken = path.is_symlink() or path.exists()
+    except OSError as error:
+        raise SpecError(f"{shorten(str(path), 120)}: cannot be written ({error.strerror or error})") from None
+    if taken and not force:
+        raise SpecError(f"{path}: is there already; --force (force=True) replaces it")
+    if not path.parent.is_dir():
+        raise SpecError(f"{path}: cannot be written (there is no folder {path.parent})")
+
+
 def read_known(path: PathLike) -> Known:
     """An efficiency that `write_known` kept, or one written by hand."""
     return read_own(path)[0]
 
 
-def read_own(path: PathLike) -> tuple[Known, str | None]:
-    """The same, and the engine it was fitted to where the file says."""
+def read_own(path: PathLike, *, chips: Sequence[str] = ()) -> tuple[Known, str | None]:
+    """The same, and the engine it was fitted to where the file says; an error where it says another chip than some."""
     where = os.fspath(path)
     data = dict(catalog.load_yaml(Path(path)))
     about = {name: data.pop(name, None) for name in ("id", "date", "engine", "hardware")}
     if "efficiency" not in data:
         raise SpecError(f"{where}: expected an efficiency: such as `roofline calibrate` writes, got none")
     found = Known.read({"regime": "given", "said": f"as given: {Path(where).name}", **data}, where=where)
-    engine = about["engine"]
+    engine, chip = about["engine"], about["hardware"]
+    if chip is not None and not isinstance(chip, str):
+        raise SpecError(f"{where}: hardware: expected the id of a chip, got {chip!r:.60}")
+    others = [c for c in chips if chip is not None and c.partition(":")[0] != chip.partition(":")[0]]
+    if others:
+        raise SpecError(
+            f"{where}: was calibrated on {chip}, not on {others[0]}; calibrate there, or take its hardware line out"
+        )
     if engine is not None and not isinstance(engine, str):
         raise SpecError(f"{where}: engine: expected the name of one, got {engine!r:.60}")
     return found, engine

@@ -14,7 +14,7 @@ import typer
 from roofline.answers.estimates import known_of
 from roofline.errors import SpecError
 from roofline.evidence.calibration.own import calibrate as fitted
-from roofline.evidence.calibration.own import usable, write_known
+from roofline.evidence.calibration.own import require_free, usable, write_known
 from roofline.evidence.calibration.shipped import EFFICIENCIES, FOLDS, predicted, write
 from roofline.evidence.comparison import compare
 from roofline.specs.deployment import Deployment
@@ -70,8 +70,8 @@ def calibrate(
     *files, model, hardware = named
     if output is None and not json:
         raise SpecError("calibrate: name the file to write, such as -o mine.yaml")
-    if output is not None and output.exists() and not force:
-        raise SpecError(f"{output}: is there already; --force replaces it")
+    if output is not None:
+        require_free(output, force=force)
     paths = [Path(file) for file in files]
     chosen = single(ways or Ways(), paths)
     if chosen.efficiency is not None:
@@ -108,7 +108,8 @@ def _answer(found: Known, d: Deployment, paths: Sequence[Path], wrote: Path | No
     say()
     _parameters(found, known_of(d))
     say()
-    say(f"Median error of the times in these files: {percent(before)} as shipped, {percent(after)} fitted to them.")
+    if before is not None and after is not None:
+        say(f"Median error of the times in these files: {percent(before)} as shipped, {percent(after)} fitted to them.")
     edges = ", ".join(
         f"{name.upper()} ×{band.low:.2f} to ×{band.high:.2f}" for name, band in sorted(found.bands.items())
     )
@@ -129,10 +130,12 @@ def _parameters(found: Known, shipped: Known) -> None:
     print_table(rows)
 
 
-def _off(d: Deployment, paths: Sequence[Path]) -> float:
-    """Median of |predicted / measured − 1| over the times in some files  [1]."""
+def _off(d: Deployment, paths: Sequence[Path]) -> float | None:
+    """Median of |predicted / measured − 1| over the times in some files; none where they hold no times  [1]."""
     rows = [row for path in paths for row in compare(path, d).compared if row.what in ("ttft", "tpot", "e2e")]
-    return float(median(abs((row.predicted_s or 0.0) / (row.measured_s or 1.0) - 1.0) for row in rows)) if rows else 0.0
+    return (
+        float(median(abs((row.predicted_s or 0.0) / (row.measured_s or 1.0) - 1.0) for row in rows)) if rows else None
+    )
 
 
 def _ship(*, json: bool) -> None:

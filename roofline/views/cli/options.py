@@ -280,13 +280,13 @@ def predicted(
     return [predict(d, **asked, **ways.request(d, asked["prompt_tokens"], search)) for d in deployments]
 
 
-def _own_efficiency(path: Path | None) -> tuple[Any, str | None]:
-    """An efficiency of the user's own, and the engine it was fitted to where its file says."""
+def _own_efficiency(path: Path | None, chips: Sequence[str], search: Sequence[Path]) -> tuple[Any, str | None]:
+    """An efficiency of the user's own, for these chips, and the engine it was fitted to where its file says."""
     if path is None:
         return None, None
     from roofline.evidence.calibration.own import read_own
 
-    return read_own(path)
+    return read_own(path, chips=[catalog.hardware(name, search=search).id for name in chips])
 
 
 def build(
@@ -299,9 +299,11 @@ def build(
 ) -> list[Deployment]:
     """A deployment of the model on each chip; of two pools, the one that prefills, then the one that decodes."""
     chosen, folders = ways or Ways(), search or ()
-    efficiency, fitted_to = _own_efficiency(chosen.efficiency)
+    efficiency, fitted_to = _own_efficiency(chosen.efficiency, chips, folders)
     if chosen.engine == "ideal" and fitted_to is not None:
         chosen = replace(chosen, engine=fitted_to)
+    elif fitted_to is not None and catalog.engine(chosen.engine, search=folders).id != fitted_to:
+        raise SpecError(f"--efficiency: {chosen.efficiency} was calibrated on {fitted_to}, not on {chosen.engine}")
     spec, engine = catalog.model(model, search=folders), chosen.of(folders)
     if chosen.split is not None and chips:
         raise SpecError(f"--split: names the chips itself; leave {', '.join(chips)} out")
