@@ -50,6 +50,8 @@ _TABLES = _SMALL | {
     "embedding", "head", "side_embedding", "dt", "ba",
     "index_weights", "index_gate", "compress_kv", "compress_gate",
 }  # fmt: skip
+# What stays in 16 bit where only feed-forward layers are quantised (Llama-3.1-405B-FP8, but for its first and last layer).
+_ATTENTION = frozenset({"q", "k", "v", "o", "q_a", "q_b", "kv", "kv_a", "k_b", "v_b", "o_a", "o_b", "out_gate"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,11 @@ class Format:
         (4.15625, 16.0)
         """
         return 16.0 if role in self.kept_16bit else self.role_bits.get(role, self.bits)
+
+    @property
+    def narrow(self) -> bool:
+        """Whether an element is converted before arithmetic in 16 bits or more."""
+        return self.bits < 16.0
 
     @property
     def weight_only(self) -> bool:
@@ -114,6 +121,7 @@ FORMATS: Mapping[str, Format] = {
         Format("bf16", 16.0, "bf16"),
         Format("fp8", 8.0, "fp8", _W8_OR_LESS, _TABLES),
         Format("fp8-block", 8.0 + 32.0 / 128**2, "fp8", _W8_OR_LESS, _TABLES),
+        Format("fp8-ffn", 8.0, "fp8", _W8_OR_LESS, _TABLES | _ATTENTION),
         Format("w8a8", 8.0, "int8", _W8_OR_LESS, _TABLES),
         _weight_only("int8", 8.0),
         _weight_only("int4", 4.0),

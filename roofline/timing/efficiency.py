@@ -21,16 +21,18 @@ class Efficiency(Record):
     The law of one op, with its FLOPs F, the FLOPs R of one row of every tile, its streamed bytes Q, of which the weights W,
     the rows m it multiplies, and its activations A:
 
-        products     t = max( (F + r·R) / (ec·π),  (Q + W·m/ρ) / (em·β) ) + ka·A / (em·β) + t0 · kernels
-        attention    t = max( min( (F + q·R) / (ea·π),  F / (ev·π_vector) ),  Q / (em·β) ) + ka·A / (em·β) + t0 · kernels
+        products     t = max( min( (F + r·R) / (ec·π),  F / (ev·π_vector) ),  (Q + W·m/ρ) / (em·β) ) + ka·A / (em·β)
+                         + t0 · kernels
+        attention    t = max( min( (F + q·R) / (ea·π),  c·F / (ev·π_vector) ),  Q / (em·β) ) + ka·A / (em·β) + t0 · kernels
         recurrence   t = max( F / (ev·π_vector),  Q / (em·β) ) + ka·A / (em·β) + t0 · kernels
         elementwise  t = (1 + ka)·A / (em·β) + t0 · kernels
         exchanges    t = stages · (t0 + latency) + X / (el·β of the link)
         a pass       t = Σ ops + b · (positions whose logits are wanted)
         a request    t = Σ passes + c + (weights a chip holds) / (ew·β)
 
-    r is `tile_rows`, twice that for experts, whose tiles are seldom full; q is `attention_rows`. An attention kernel may
-    keep to the matrix units, padding its few query rows, or multiply on the vector units; the law takes the cheaper.
+    r is `tile_rows`, q is `attention_rows`. A kernel may keep to the matrix units, padding its few rows, or multiply row by
+    row on the vector units; the law takes the cheaper. c is 4 for a cache narrower than 16 bits, which is converted first,
+    else 1.
     A group of one machine and one engine is fitted by at most eight of these; the others stay at what its engine's kind has.
 
     Attributes
@@ -48,7 +50,8 @@ class Efficiency(Record):
     attention : float
         ea: share of the 16-bit peak that attention reaches on the matrix units [1].
     vector : float or None
-        ev: share of the fp32 vector peak that attention and recurrences reach; none: they run as products do [1].
+        ev: share of the fp32 vector peak that is reached where few rows are multiplied, and by recurrences; none: all runs
+        on the matrix units [1].
     activations : float
         ka: how often activations cross memory beyond once: what is not fused [1].
     sequence_s : float

@@ -70,8 +70,8 @@ def test_so_it_does_where_weights_are_made_ready_once(tmp_path: Path) -> None:
         )  # fmt: skip
 
     truth = rl.Efficiency(
-        compute=0.6, memory=0.8, launch_s=8e-6, tile_rows=12.0, attention=0.35, vector=0.3, activations=1.6,
-        first_read=0.3, request_s=0.02, link=0.55, attention_rows=1024.0,
+        compute=0.6, memory=0.8, launch_s=8e-6, tile_rows=12.0, attention=0.35, vector=0.12, activations=1.6,
+        first_read=0.3, request_s=0.02, link=0.55, attention_rows=128.0,
     )  # fmt: skip
     shapes = [(batch, prompt) for prompt in (16, 128, 512, 2048, 8192) for batch in (1, 2, 8)]
     asked = [rl.predict(mac(truth), prompt_tokens=p, output_tokens=128, batch=b) for b, p in shapes]

@@ -30,10 +30,14 @@ Prior = Mapping[str, tuple[float, float]]
 
 FRACTIONS = frozenset({"compute", "memory", "attention", "vector", "first_read"})
 
-_COMMON = {"link": 0.55, "attention_rows": 1024.0}
+_COMMON = {"link": 0.55, "attention_rows": 2048.0}
 # link: NVLink reaches about 0.55 of its rating in all-reduces of a layer's size; 0.3 where NCCL is launched from Python,
 # with no kernel of the engine's own. attention_rows: kernels before 2025 decode on the vector units whatever the grouping of
 # heads, and only long prompts pay for the matrix units.
+
+_SHARES: Prior = {"compute": (0.77, 0.6), "memory": (0.87, 0.5), "attention": (0.45, 0.5)}
+# What machines reach of their ceilings, whatever the engine: 0.55 to 0.9 of the matrix peak in large products, 0.7 to 0.95
+# of the bandwidth in streams, 0.3 to 0.6 of the matrix peak in attention over prompts. A range is two widths to either side.
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,31 +50,31 @@ class Kind:
 
 _FUSED = Kind(
     {
-        "compute": (0.7, 0.7), "memory": (0.8, 0.7), "launch_s": (6e-6, 0.7), "tile_rows": (25.0, 0.8),
-        "attention": (0.45, 0.7), "vector": (0.4, 0.7), "activations": (0.5, 1.0), "sequence_s": (1e-5, 1.2),
+        **_SHARES, "launch_s": (6e-6, 0.7), "tile_rows": (25.0, 0.8), "vector": (0.4, 0.7), "activations": (0.5, 1.0),
+        "sequence_s": (1e-5, 1.2),
     },
     _COMMON,
 )  # fmt: skip
 _UNFUSED = Kind(
     {
-        "compute": (0.65, 0.7), "memory": (0.75, 0.7), "launch_s": (15e-6, 0.7), "tile_rows": (25.0, 0.8),
-        "attention": (0.4, 0.7), "vector": (0.2, 0.7), "activations": (3.0, 0.8), "sequence_s": (5e-5, 1.2),
+        **_SHARES, "launch_s": (15e-6, 0.7), "tile_rows": (25.0, 0.8), "vector": (0.2, 0.7), "activations": (3.0, 0.8),
+        "sequence_s": (5e-5, 1.2),
     },
     _COMMON | {"link": 0.3},
 )  # fmt: skip
 _LLAMA_CPP = Kind(
     {
-        "compute": (0.55, 0.8), "memory": (0.75, 0.7), "launch_s": (5e-6, 0.7), "tile_rows": (25.0, 0.8),
-        "attention": (0.3, 0.8), "vector": (0.3, 0.8), "activations": (1.5, 1.0), "sequence_s": (2e-5, 1.2),
+        **_SHARES, "launch_s": (5e-6, 0.7), "tile_rows": (25.0, 0.8), "vector": (0.3, 0.8), "activations": (1.5, 1.0),
+        "sequence_s": (2e-5, 1.2),
     },
     _COMMON,
 )  # fmt: skip
 _MLX = Kind(
     {
-        "compute": (0.7, 0.7), "memory": (0.85, 0.7), "launch_s": (5e-6, 0.7), "tile_rows": (25.0, 0.8),
-        "attention": (0.4, 0.7), "activations": (1.0, 1.0), "first_read": (0.18, 0.7), "request_s": (0.01, 1.0),
+        **_SHARES, "launch_s": (5e-6, 0.7), "tile_rows": (25.0, 0.8), "activations": (1.0, 1.0), "first_read": (0.18, 0.7),
+        "request_s": (0.01, 1.0),
     },
-    _COMMON | {"vector": 0.3},
+    _COMMON | {"vector": 0.12, "attention_rows": 128.0},
 )  # fmt: skip
 
 KINDS: Mapping[str, Kind] = {"fused": _FUSED, "unfused": _UNFUSED, "llama.cpp": _LLAMA_CPP, "mlx": _MLX}
@@ -84,13 +88,19 @@ def _without(prior: Prior, name: str, **more: tuple[float, float]) -> Prior:
 
 
 _ENGINES: Mapping[str, Kind] = {
-    # kernels of its time decode on the vector units; built engines are launched and sampled by C++, so both costs are small:
-    # without a narrow prior the cost of a sequence, seen at a few batches, goes astray at others
+    # Kernels of its time decode on the vector units. Built engines are launched and sampled by C++, with no scheduler: both
+    # costs are small, and without a narrow prior the cost of a sequence, seen at a few batches, goes astray at others.
     "trtllm-2024": Kind(
-        {**_FUSED.prior, "vector": (0.2, 0.7), "launch_s": (8e-6, 0.4), "sequence_s": (1e-5, 0.6)}, _COMMON
+        {**_FUSED.prior, "launch_s": (8e-6, 0.4), "tile_rows": (32.0, 0.6), "vector": (0.5, 0.5), "activations": (0.4, 0.7),
+         "sequence_s": (3e-6, 1.0)},
+        _COMMON,
     ),
-    # quantised products keep their tiles in the format of the file, and read the weights again for every tile of rows
-    "llama.cpp": Kind(_without(_LLAMA_CPP.prior, "tile_rows", reread_rows=(200.0, 1.0)), _COMMON | {"tile_rows": 16.0}),
+    # Quantised products keep their tiles in the format of the file, and read the weights again for every tile of rows; few
+    # rows are multiplied one by one on the vector units. Attention has kernels for one query, and others for tiles of them.
+    "llama.cpp": Kind(
+        _without(_LLAMA_CPP.prior, "tile_rows", reread_rows=(200.0, 1.0), vector=(0.12, 0.7)),
+        _COMMON | {"tile_rows": 32.0, "attention_rows": 128.0},
+    ),
 }  # fmt: skip
 OWN_FACTS: Mapping[str, Mapping[str, float]] = {"vllm": _RECENT, "sglang": _RECENT, "trtllm": _RECENT}
 """Facts of an engine's kernels that hold whatever was measured of an earlier version of it, or of its kind."""
