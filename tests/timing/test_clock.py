@@ -8,14 +8,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from strategies import KERNELS, as_chip, chips, efficiencies, models, precisions, steps
 
 import roofline as rl
+from roofline.dtypes import format_named
 from roofline.specs.precision import lawful_dtypes, run_dtype
 from roofline.work.step import Step
 
 
+@settings(max_examples=150)
 @given(models(), steps(), chips(), precisions(), efficiencies(), KERNELS)
 def test_seconds_are_the_roofline_of_every_op_added_up(
     model: rl.Model, step: Step, chip: rl.Hardware, precision: rl.Precision, efficiency: rl.Efficiency, kernel: Any
@@ -31,11 +33,12 @@ def test_seconds_are_the_roofline_of_every_op_added_up(
         plain = min(peak, chip.compute.vector.get("fp32", peak))
         again: Any = 0.0 if e.reread_rows is None else op.weight_row_bytes / e.reread_rows
         traffic, spilt = (op.streamed_bytes + again) / rate, e.activations * op.act_bytes / rate
-        rows = {"attention": e.attention_rows, "expert": 2.0 * e.tile_rows, "recurrent": 0.0}.get(op.kind, e.tile_rows)
+        rows = {"attention": e.attention_rows, "recurrent": 0.0}.get(op.kind, e.tile_rows)
         share = e.attention if op.kind == "attention" else e.compute
         work: Any = (op.executed_flops + rows * op.row_flops) / (share * peak)
-        if e.vector is not None and op.kind in ("attention", "recurrent"):
-            on_vectors: Any = op.executed_flops / (e.vector * plain)
+        if e.vector is not None:
+            each = 4.0 if op.kind == "attention" and format_named(op.store_dtype).bits < 16.0 else 1.0
+            on_vectors: Any = each * op.executed_flops / (e.vector * plain)
             work = on_vectors if op.kind == "recurrent" else min(work, on_vectors)
         launch = op.n_launch * e.launch_s + (e.sequence_s * op.m if op.kind == "head" else 0.0)
         seconds += op.repeat * (max(work, traffic) + spilt + launch)
@@ -112,6 +115,31 @@ def test_flash_attention_buys_what_the_square_costs() -> None:
     assert eager.executed_flops - flash.executed_flops == core * (8192**2 - 8192 * 8193 / 2)
     assert eager.flops == flash.flops
     assert eager.floor_s == flash.floor_s
+
+
+def _decoded(batch: int, e: rl.Efficiency, kv: str = "fp16", context: int = 4096) -> dict[str, float]:
+    """Seconds of the ops of a decode pass of Llama-2-7B on an H100, of one layer each."""
+    precision = rl.Precision(weights="fp16", kv=kv)
+    ledger = rl.count(rl.model("llama-2-7b"), rl.Seqs(n_seq=batch, n_new=1, n_past=context), precision=precision)
+    timing = rl.clock(ledger, rl.hardware("h100-sxm-80gb"), efficiency=e)
+    return {row["name"]: row["compute_s"] / row["repeat"] for row in timing.by_op()}
+
+
+def test_few_rows_of_a_product_run_on_the_vector_units_and_many_on_the_matrix_units() -> None:
+    """A row of down, 90 MFLOP, takes 2.7 µs at half of 66.9 TFLOP/s, 0.18 µs at half of 989.4: 64 more pay from 5 on."""
+    e = rl.Efficiency(compute=0.5, vector=0.5, tile_rows=64.0)
+    row = 2.0 * 11008 * 4096
+    for batch in (1, 4):
+        assert _decoded(batch, e)["down_proj"] == pytest.approx(batch * row / 33.45e12)
+    for batch in (5, 256):
+        assert _decoded(batch, e)["down_proj"] == pytest.approx((batch + 64) * row / 494.7e12)
+
+
+def test_a_cache_of_8_bits_costs_a_vector_unit_four_times_the_arithmetic() -> None:
+    """Half the bytes, and what bound it before binds it four times as long."""
+    e = rl.Efficiency(vector=1e-3, attention_rows=1e6)
+    whole, half = (_decoded(16, e, kv)["attention"] for kv in ("fp16", "fp8"))
+    assert half == pytest.approx(4.0 * whole)
 
 
 def test_launches_count_once_a_kernel_and_layer() -> None:
