@@ -73,11 +73,14 @@ class Collective:
 
     The payload of an op that is one: all_reduce, what every chip holds and gets back summed up; all_gather, what every chip
     has afterwards; reduce_scatter, what every chip has before; all_to_all and send, what a chip gives away.
+
+    `direct`: every chip reads what the others hold, in one kernel, where they all reach one another.
     """
 
     verb: Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send"]
     n_ranks: int
     stride: int = 1
+    direct: bool = False
 
 
 Q = TypeVar("Q", Num, Linear)

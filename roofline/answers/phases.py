@@ -165,7 +165,8 @@ def how_of(
     own = deployment.engine.kernels
     exponents = (e for e in (routing_exponent, own.routing_exponent, 1.0) if e is not None)
     kernel = (own.attention or "flash") if attention == "auto" else attention
-    return How(kernel, latent or own.latent or "auto", next(exponents), own.unpacks_from, own.skips_shared)
+    return How(kernel, latent or own.latent or "auto", next(exponents), own.unpacks_from, own.skips_shared,
+               own.direct_all_reduce or False)  # fmt: skip
 
 
 def timed(

@@ -159,7 +159,7 @@ class Kernels(Record):
     over experts, γ of the expected number of distinct ones; 1 is uniform. `unpacks_from`: how many rows a product must have
     for quantised weights to be written out in 16 bit first. `accumulates`: what products of 16-bit matrices add up in, where
     it matters to the peak they may reach. `skips_shared`: whether prompts skip the layers that read an
-    earlier layer's cache.
+    earlier layer's cache. `direct_all_reduce`: whether chips add up over their links in one kernel of the engine's own.
     """
 
     attention: Literal["flash", "eager"] | None = None
@@ -169,6 +169,7 @@ class Kernels(Record):
     unpacks_from: Tokens | None = None
     accumulates: Literal["fp16", "fp32"] | None = None
     skips_shared: bool = False
+    direct_all_reduce: bool | None = None
 
 
 class Engine(Record):

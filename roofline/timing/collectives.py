@@ -12,7 +12,9 @@ across: each chip sends its 1/g of the payload over its own network port.
 | all_to_all     | what a chip gives away   | X · (share meant for chips there)       | 1      |
 | send           | what a chip gives away   | X                                       | 1      |
 
-X_l is X over the chips of the levels within. References: Thakur, Rabenseifner, Gropp 2005, doi:10.1177/1094342005051521
+X_l is X over the chips of the levels within. An all_reduce that an engine does in a kernel of its own, each chip reading
+what the others hold, has one stage among chips that all reach one another. References: Thakur, Rabenseifner, Gropp 2005,
+doi:10.1177/1094342005051521
 (α–β costs of collectives); Klenk et al. 2020, doi:10.1109/ISCA45697.2020.00085 (reduction in the network).
 """
 
@@ -52,10 +54,16 @@ def link_cost(exchange: Collective, chip: Hardware) -> LinkCost:
     n_stages = latency_s = s_per_byte = 0.0
     for level in _levels(exchange, chip):
         rate = _bytes_per_s(level.link, level.n)
-        stages = 1.0 if exchange.verb in ("all_to_all", "send") else math.log2(level.n)
+        stages = 1.0 if _in_one(exchange, level) else math.log2(level.n)
         n_stages, latency_s = n_stages + stages, latency_s + stages * level.link.latency_s
         s_per_byte += _share_sent(exchange, level) / rate
     return LinkCost(n_stages, latency_s, s_per_byte)
+
+
+def _in_one(exchange: Collective, level: Level) -> bool:
+    """Whether no message waits for another: a direct exchange does so among chips on one switch or mesh, not over PCIe."""
+    all_meet = level.within == 1 and level.link.kind != "pcie"
+    return exchange.verb in ("all_to_all", "send") or (exchange.direct and all_meet)
 
 
 def floor_cost(exchange: Collective, chip: Hardware) -> float:

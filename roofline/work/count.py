@@ -24,7 +24,16 @@ from roofline.work.attention import AttentionKernel, cross_attention
 from roofline.work.attention import attention as attention_rows
 from roofline.work.compressed import compressed_attention
 from roofline.work.elementwise import elementwise, embedding, norms, unpacked
-from roofline.work.exchange import combined, fed, handed_on, logits_gathered, passed_back, summed_up, to_experts
+from roofline.work.exchange import (
+    combined,
+    directly,
+    fed,
+    handed_on,
+    logits_gathered,
+    passed_back,
+    summed_up,
+    to_experts,
+)
 from roofline.work.ffn import dense, experts
 from roofline.work.footprint import resident_weight_bytes
 from roofline.work.latent import LatentForm, latent_attention
@@ -111,13 +120,14 @@ def count(
 class How:
     """Which execution is counted: the attention kernel, the form of latent attention, how routing spreads; from how many
     rows on quantised weights are unpacked before they are multiplied (none: in the product); whether prompts skip the layers
-    that read an earlier layer's cache."""
+    that read an earlier layer's cache; whether chips sum up in one kernel."""
 
     kernel: AttentionKernel = "flash"
     latent: LatentForm = "auto"
     exponent: float = 1.0
     unpacks_from: int | None = None
     skips: bool = False
+    direct: bool = False
 
     def __post_init__(self) -> None:
         if self.kernel not in get_args(AttentionKernel):
@@ -143,7 +153,8 @@ def rows_of(
 @lru_cache(maxsize=256)
 def _kept_rows(model: Model, precision: Precision, how: How, plan: Plan, stage: int) -> tuple[tuple[Row, ...], float]:
     numerics, share = precision.of(model), share_of(model, plan, stage)
-    return tuple(_rows(share, numerics=numerics, how=how)), resident_weight_bytes(share, numerics=numerics)
+    rows = tuple(directly(row) if how.direct else row for row in _rows(share, numerics=numerics, how=how))
+    return rows, resident_weight_bytes(share, numerics=numerics)
 
 
 def _rows(share: Share, *, numerics: Numerics, how: How) -> Iterator[Row]:

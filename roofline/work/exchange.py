@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from roofline.ledger import Collective, Linear, Op, Row
 from roofline.specs.ffns import Moe
@@ -28,6 +29,14 @@ def _exchange(name: str, at: Place, collective: Collective, payload: Linear, *, 
         store_dtype=at.numerics.dense,
         compute_dtype=at.numerics.dense,
     )
+
+
+def directly(row: Row) -> Row:
+    """The same row; an all-reduce in one kernel, as engines have of their own."""
+    exchange = row.collective
+    if exchange is None or exchange.verb != "all_reduce":
+        return row
+    return replace(row, collective=replace(exchange, direct=True))
 
 
 def summed_up(name: str, at: Place, *, width: int | None = None) -> Iterator[Row]:

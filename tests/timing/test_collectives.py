@@ -81,3 +81,35 @@ def test_overlap_hides_what_it_says_and_no_more_than_there_is_work() -> None:
     assert math.isclose(half.exposed_link_s, none.link_s / 2)
     with pytest.raises(rl.SpecError, match="overlap"):
         rl.clock(ledger, chip, overlap=1.5)
+
+
+@pytest.mark.parametrize(
+    ("n", "chip", "direct", "through_stages"),
+    [
+        (8, "h100-sxm-80gb", 1.0, 3.0),
+        (8, "rtx-4090", 3.0, 3.0),  # PCIe: they do not all reach one another
+        (16, "a100-sxm-80gb", 1.0 + 1.0, 3.0 + 1.0),  # directly inside the box, and then between two
+    ],
+)
+def test_a_direct_all_reduce_has_one_stage_among_chips_that_all_meet(
+    n: int, chip: str, direct: float, through_stages: float
+) -> None:
+    """The bytes are the same."""
+    by = {d: link_cost(Collective("all_reduce", n, direct=d), rl.hardware(chip)) for d in (True, False)}
+    assert (by[True].n_stages, by[False].n_stages) == (direct, through_stages)
+    assert by[True].s_per_byte == by[False].s_per_byte
+
+
+def test_engines_with_a_kernel_of_their_own_add_up_directly() -> None:
+    """vLLM does, and its earlier version like it; that of 2023, on the NPUs, and the ideal machine do not."""
+    found = {}
+    for engine in ("vllm", "vllm-0.7", "sglang", "vllm-2023", "vllm-ascend", "trtllm", "ideal"):
+        d = rl.Deployment(
+            model=rl.model("llama-3.1-8b"), hardware=rl.hardware("h100-sxm-80gb"), plan=rl.Plan(tp=8), engine=engine
+        )
+        rows = [row for row in rl.decode(d, context_tokens=1024).rows if row.collective is not None]
+        found[engine] = {
+            row.collective.direct for row in rows if row.collective and row.collective.verb == "all_reduce"
+        }
+    assert [engine for engine, direct in found.items() if direct == {True}] == ["vllm", "vllm-0.7", "sglang"]
+    assert all(len(direct) == 1 for direct in found.values())
