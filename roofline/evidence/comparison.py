@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from roofline.answers.estimates import interval, known_of
 from roofline.answers.memory import memory
-from roofline.errors import SpecError, require, shorten
+from roofline.errors import SpecError, require, shorten, shown
 from roofline.evidence.agreement import disagreements, engine_differs
 from roofline.evidence.calibration.own import BEATS
 from roofline.evidence.passes import Figure, Totals, figures_of, not_static, said_of_load, totals_of
@@ -209,6 +209,8 @@ def compare(
     of the load: they are listed, not compared. Decodes of a request are counted at up to 32 contexts.
     """
     require(deployment, Deployment, "compare(deployment)")
+    if not isinstance(path, (str, os.PathLike)):
+        raise SpecError(f"compare(path): expected the path of a file, got {shown(path)}")
     place = os.fspath(path)
     if sniff(place) == "engine log":
         return _logged(read_log(place), deployment, place)

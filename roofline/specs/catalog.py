@@ -110,7 +110,19 @@ def engine(name: PathLike, *, search: Sequence[PathLike] = ()) -> Engine:
     """
     _require_name(name, "engine")
     data, where = _found(os.fspath(name), "engines", search)
-    return Engine.read(_completed(data, search, where), where=where)
+    found = Engine.read(_completed(data, search, where), where=where)
+    for earlier in found.parameters_from:
+        _an_engine(earlier, f"{where}: parameters_from", search)
+    return found
+
+
+def _an_engine(name: object, place: str, search: Sequence[PathLike]) -> str:
+    """The name, if the catalogue has such an engine; a path is none."""
+    known = engine_ids(search=search)
+    if name not in known:
+        near = did_you_mean(str(name)[:200], known)
+        raise SpecError(f"{place}: expected an engine of the catalogue, got {shown(name)}{near}")
+    return str(name)
 
 
 def _completed(data: dict[str, Any], search: Sequence[PathLike], where: str) -> dict[str, Any]:
@@ -118,7 +130,7 @@ def _completed(data: dict[str, Any], search: Sequence[PathLike], where: str) -> 
     if "like" not in data:
         return data
     own = {key: value for key, value in data.items() if key != "like"}
-    other, _ = _found(str(data["like"]), "engines", search)
+    other, _ = _found(_an_engine(data["like"], f"{where}: like", search), "engines", search)
     if "like" in other:
         raise SpecError(f"{where}: like: expected an engine that stands by itself, got {shown(data['like'])}")
     base = {key: value for key, value in other.items() if key not in ("aliases", "notes", "parameters_from")}

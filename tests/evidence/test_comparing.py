@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import roofline as rl
+from roofline.errors import SpecError
 from roofline.evidence.agreement import disagreements, hardware_named, model_named
 from roofline.evidence.comparison import Compared, compare
 from roofline.evidence.runs import Run
@@ -225,3 +226,12 @@ def test_no_point_no_picture() -> None:
         plot.compared(compare(FILES / "vllm.log", _llama()))
     with pytest.raises(rl.SpecError, match="expected a comparison"):
         plot.compared("vllm.log")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("given", [3, None, [3]])
+def test_what_is_no_path_is_refused(given: object) -> None:
+    d = rl.Deployment(model=rl.model("llama-3.1-8b"), hardware=rl.hardware("h100"), engine="vllm")
+    with pytest.raises(SpecError, match=r"compare\(path\): expected the path of a file"):
+        rl.compare(given, d)  # type: ignore[arg-type]
+    with pytest.raises(SpecError, match=r"calibrate\(paths\): expected paths of files"):
+        rl.calibrate(given, d)  # type: ignore[arg-type]

@@ -217,3 +217,19 @@ def test_an_unknown_engine_is_told_the_known_ones() -> None:
         UnknownName, match=r'no engine named "vlm".*vllm.*known: exllamav2, gpt-fast, ideal, llama\.cpp'
     ):
         catalog.engine("vlm")
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ("like: ../../etc/passwd", r"like: expected an engine of the catalogue, got '../../etc/passwd'"),
+        ("like: vlm", "like: expected an engine of the catalogue, got 'vlm'; did you mean vllm"),
+        ("like: vllm\nparameters_from: [vlm]", "parameters_from: expected an engine of the catalogue, got 'vlm'"),
+    ],
+)
+def test_an_engine_is_like_one_of_the_catalogue_only(tmp_path: Path, lines: str, said: str) -> None:
+    """The message names the file and the key, and holds nothing of another file."""
+    path = tmp_path / "mine.yaml"
+    path.write_text(f'id: mine\nname: Mine\nversion: "1"\n{lines}\n', encoding="utf-8")
+    with pytest.raises(SpecError, match=rf"mine\.yaml: {said}"):
+        catalog.engine(path)

@@ -15,7 +15,7 @@ import numpy as np
 
 from roofline.answers.estimates import held_s
 from roofline.answers.phases import how_of
-from roofline.errors import SpecError, require, shorten
+from roofline.errors import SpecError, require, shorten, shown
 from roofline.evidence.agreement import disagreements
 from roofline.evidence.calibration.fitting import Fit, fit
 from roofline.evidence.calibration.kinds import Kind, Prior, kind_of
@@ -94,7 +94,10 @@ def calibrate(
 
 def usable(paths: PathLike | Sequence[PathLike], deployment: Deployment) -> Usable:
     """What of some files a deployment can be fitted to; an error where a file is of another one, or nothing is left."""
-    listed = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
+    listed = [paths] if isinstance(paths, (str, os.PathLike)) or not isinstance(paths, Iterable) else list(paths)
+    for path in listed:
+        if not isinstance(path, (str, os.PathLike)):
+            raise SpecError(f"calibrate(paths): expected paths of files, got {shown(path)}")
     counted = _counted(deployment)
     figures: list[Figure] = []
     left_out: list[str] = []
