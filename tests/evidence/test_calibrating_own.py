@@ -243,6 +243,10 @@ def test_it_is_kept_and_read_back_whole(tmp_path: Path) -> None:
         ("efficiency: {comptue: 0.5}", "did you mean compute"),
         ("efficiency: {}\nbands: {ttft: {low: 2, high: 3}}", "low"),
         ("efficiency: {}\nengine: 3", "engine"),
+        ("efficiency: {}\nregime: measured", "regime: what a file says is as given, got 'measured'"),
+        ("efficiency: {}\nbands: {tpto: {low: 0.5, high: 2}}", "bands: expected names of ttft, tpot, e2e, got 'tpto'"),
+        ("efficiency: {}\noff: {speed: 0.5}", "off: expected names of ttft, tpot, e2e"),
+        ("efficiency: {}\nat_prior: [comptue]", "at_prior: expected names of compute, memory, "),
         ("- 1", "expected a mapping"),
     ],
 )

@@ -284,6 +284,9 @@ def write_known(known: Known, path: PathLike, *, force: bool = False, deployment
     return target
 
 
+TIMES = ("ttft", "tpot", "e2e")
+
+
 def require_free(path: Path, *, force: bool) -> None:
     """Raise where a file may not be written: something is there (a link that leads nowhere too), or the name cannot be."""
     try:
@@ -309,6 +312,9 @@ def read_own(path: PathLike, *, chips: Sequence[str] = ()) -> tuple[Known, str |
     if "efficiency" not in data:
         raise SpecError(f"{where}: expected an efficiency: such as `roofline calibrate` writes, got none")
     found = Known.read({"regime": "given", "said": f"as given: {Path(where).name}", **data}, where=where)
+    if found.regime != "given":
+        raise SpecError(f"{where}: regime: what a file says is as given, got {shown(found.regime)}; take the line out")
+    _require_names(where, found)
     engine, chip = about["engine"], about["hardware"]
     if chip is not None and not isinstance(chip, str):
         raise SpecError(f"{where}: hardware: expected the id of a chip, got {chip!r:.60}")
@@ -320,3 +326,13 @@ def read_own(path: PathLike, *, chips: Sequence[str] = ()) -> tuple[Known, str |
     if engine is not None and not isinstance(engine, str):
         raise SpecError(f"{where}: engine: expected the name of one, got {engine!r:.60}")
     return found, engine
+
+
+def _require_names(where: str, found: Known) -> None:
+    """Bands are of times that are estimated, and what stayed at its prior is a parameter."""
+    for key, names, expected in (
+        ("bands", found.bands, TIMES), ("off", found.off, TIMES), ("at_prior", found.at_prior, Efficiency.model_fields),
+    ):  # fmt: skip
+        for name in names:
+            if name not in expected:
+                raise SpecError(f"{where}: {key}: expected names of {', '.join(expected)}, got {shown(name)}")
