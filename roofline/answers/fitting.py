@@ -47,8 +47,8 @@ def ways_to_fit(deployment: Deployment, holds: Callable[[Deployment], Memory]) -
 
 def narrower(d: Deployment) -> Iterator[tuple[str, Deployment]]:
     """One format made narrower, the other held where it was; what the asked-for units cannot multiply is skipped."""
-    soc, fp8 = d.hardware.kind == "soc", d.hardware.has("fp8")
-    eight, four = ("mlx-8bit", "mlx-4bit") if soc else ("fp8" if fp8 else "int8", "awq")
+    fp8 = d.hardware.has("fp8")
+    eight, four = _formats(d)
     now = {"weights": d.numerics.weights, "kv": d.numerics.kv}
     for label, field, name in (
         ("16-bit weights (bf16)", "weights", "bf16"),
@@ -62,6 +62,15 @@ def narrower(d: Deployment) -> Iterator[tuple[str, Deployment]]:
         formats = {f: current.name for f, current in now.items()} | {field: name}
         with suppress(SpecError):
             yield label, replace(d, precision=Precision(**asked, **formats))
+
+
+def _formats(d: Deployment) -> tuple[str, str]:
+    """The usual formats of eight and four bits: of the engine, else of the chip."""
+    if d.engine.kind == "llama.cpp":
+        return "q8_0", "q4_k_m"
+    if d.hardware.kind == "soc":
+        return "mlx-8bit", "mlx-4bit"
+    return "fp8" if d.hardware.has("fp8") else "int8", "awq"
 
 
 def _wider(d: Deployment) -> Iterator[tuple[str, Deployment]]:

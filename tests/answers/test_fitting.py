@@ -237,3 +237,14 @@ def test_a_checkpoint_in_four_bits_has_no_narrower_weights() -> None:
 def test_an_engine_with_a_larger_share_already_is_not_offered_a_smaller() -> None:
     full = engine("vllm").varied(memory_fraction=0.97)
     assert not [w for w in all_fit(deployed("llama-3.1-8b", held=full), 8192, 1000) if "fraction" in w]
+
+
+@pytest.mark.parametrize(
+    ("name", "chip", "formats"),
+    [("llama.cpp", "m5-max", ("q8_0", "q4_k_m")), ("llama.cpp", "h100", ("q8_0", "q4_k_m")),
+     ("mlx", "m5-max", ("mlx-8bit", "mlx-4bit")), ("vllm", "h100", ("fp8", "awq")), ("vllm", "a100", ("int8", "awq"))],
+)  # fmt: skip
+def test_narrower_weights_are_in_formats_the_engine_reads(name: str, chip: str, formats: tuple[str, str]) -> None:
+    d = rl.Deployment(model=rl.model("llama-3.1-8b"), hardware=rl.hardware(chip), engine=name)
+    said = [label for label, _ in narrower(d) if "weights" in label]
+    assert said == [f"{bits}-bit weights ({one})" for bits, one in zip((8, 4), formats, strict=True)]

@@ -88,8 +88,8 @@ def _without(prior: Prior, name: str, **more: tuple[float, float]) -> Prior:
 
 
 _ENGINES: Mapping[str, Kind] = {
-    # Kernels of its time decode on the vector units. Built engines are launched and sampled by C++, with no scheduler: both
-    # costs are small, and without a narrow prior the cost of a sequence, seen at a few batches, goes astray at others.
+    # Kernels of its time decode on the vector units. Built engines are launched and sampled by C++, with no scheduler, so
+    # both costs are small.
     "trtllm-2024": Kind(
         {**_FUSED.prior, "launch_s": (8e-6, 0.4), "tile_rows": (32.0, 0.6), "vector": (0.5, 0.5), "activations": (0.4, 0.7),
          "sequence_s": (3e-6, 1.0)},
