@@ -8,7 +8,7 @@ Only what is one batch's passes is compared with passes; other loads are listed 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from statistics import median
 from typing import Any, Literal
@@ -181,8 +181,9 @@ class Compared:
 
 
 def compare(
-    path: PathLike, deployment: Deployment, *, prefix_tokens: float = 0.0, shared_tokens: float = 0.0
-) -> Compared:
+    path: PathLike, deployment: Deployment, *, prefix_tokens: float = 0.0, shared_tokens: float = 0.0,
+    progress: Callable[[str], None] | None = None,
+) -> Compared:  # fmt: skip
     """What a benchmark measured, or an engine logged of its memory, beside what the deployment is predicted to do.
 
     Parameters
@@ -193,6 +194,8 @@ def compare(
         What was measured. Of each run come batch and lengths; the rest is the deployment's.
     prefix_tokens, shared_tokens : float
         Of every prompt, what a prefix cache had of it, and what all prompts begin with [token].
+    progress : callable, optional
+        Called for every run of the file, with where it stands.
 
     Returns
     -------
@@ -219,6 +222,8 @@ def compare(
     said: list[str] = []
     others: list[str] = []
     for run in runs:
+        if progress is not None:
+            progress(run.where)
         told = disagreements(run, deployment)
         clear = next((one.said for one in told if one.clear), None)
         said.extend(one.said for one in told if not one.clear)

@@ -235,3 +235,11 @@ def test_what_is_no_path_is_refused(given: object) -> None:
         rl.compare(given, d)  # type: ignore[arg-type]
     with pytest.raises(SpecError, match=r"calibrate\(paths\): expected paths of files"):
         rl.calibrate(given, d)  # type: ignore[arg-type]
+
+
+def test_every_run_is_a_step_of_the_progress() -> None:
+    d = rl.Deployment(model=rl.model("llama-3.1-8b"), hardware=rl.hardware("h100"), engine="vllm-0.7")
+    told: list[str] = []
+    found = compare(FILES / "my-runs.csv", d, progress=told.append)
+    assert len(told) == 3
+    assert {row.where for row in found.rows} == set(told)

@@ -33,6 +33,7 @@ from roofline.views.cli.common import (
     whole,
 )
 from roofline.views.cli.options import Ways, build, levered
+from roofline.views.cli.progress import progress
 from roofline.views.cli.words import percent, seconds, three, ways
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 __all__ = ["compare", "engine_of_files", "single"]
 
 MOST_NOTES = 6
+FEW_RUNS = 50  # compared within a second
 _NAMES = {
     "output_tokens_per_s": "Output rate", "weight_bytes": "Weights", "kv_bytes": "KV cache", "kv_tokens": "KV tokens",
     "max_concurrency": "Concurrency",
@@ -75,7 +77,10 @@ def compare(
         model, [hardware], ways=chosen, search=search, weights=weights, kv=kv, activations=activations, head=head
     )[0]
     hit = 0 if chosen.prefix_hit is None else whole(chosen.prefix_hit, name="--prefix-hit (of a file, tokens)", least=0)
-    found = compare_with(file, deployment, prefix_tokens=float(hit), shared_tokens=float(chosen.shared))
+    with progress(_n_runs(file)) as step:
+        found = compare_with(
+            file, deployment, prefix_tokens=float(hit), shared_tokens=float(chosen.shared), progress=step
+        )
     if plot is not None:
         from roofline.views import plot as draw
 
@@ -86,6 +91,12 @@ def compare(
     _show(found)
     if plot is not None:
         say(f"wrote {plot}")
+
+
+def _n_runs(file: Path) -> int:
+    """Runs of a file, as steps of a bar: none where they are too few for anyone to wait."""
+    n = 0 if sniff(file) == "engine log" else len(read(file))
+    return n if n > FEW_RUNS else 0
 
 
 def single(chosen: Ways, files: Sequence[Path]) -> Ways:
