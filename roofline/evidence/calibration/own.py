@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from roofline.evidence.calibration.fitting import Fit, fit
 from roofline.evidence.calibration.kinds import Kind, Prior, kind_of
 from roofline.evidence.calibration.lots import Lot, lot_of_parts
 from roofline.evidence.calibration.shipped import LEAST_OF_A_BAND, conformal
-from roofline.evidence.measurements import Measurement, Metric
+from roofline.evidence.measurements import Measurement, Metric, What
 from roofline.evidence.passes import Figure, figures_of, not_static
 from roofline.evidence.readers import Run, read, sniff
 from roofline.specs import catalog
@@ -284,7 +284,7 @@ def write_known(known: Known, path: PathLike, *, force: bool = False, deployment
     return target
 
 
-TIMES = ("ttft", "tpot", "e2e")
+TIMES = get_args(What)
 
 
 def require_free(path: Path, *, force: bool) -> None:
