@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.errors import SpecError, shown
+from roofline.specs.workload import first_not_whole
 from roofline.timing.steplaw import StepLaw
 
 __all__ = ["Replica", "Served", "simulate"]
@@ -154,10 +155,10 @@ def _checked(arrival_s: object, prompt_tokens: object, output_tokens: object) ->
         tokens = np.array(given, dtype=np.float64)
         if tokens.shape != arrivals.shape or tokens.ndim != 1:
             raise SpecError(f"simulate({name}): expected one for each of {arrivals.size} arrivals, got {tokens.size}")
-        bad = np.flatnonzero(~(np.isfinite(tokens) & (tokens >= 1.0) & (tokens == np.floor(tokens))))
-        if bad.size:
+        bad = first_not_whole(tokens)
+        if bad is not None:
             raise SpecError(
-                f"simulate({name}): expected whole numbers of at least 1, got {tokens[bad[0]]:g} of request {bad[0]}"
+                f"simulate({name}): expected whole numbers of at least 1, got {tokens[bad]:g} of request {bad}"
             )
         counts.append(tokens.astype(np.int64))
     if not np.isfinite(arrivals).all() or (np.diff(arrivals) < 0.0).any():

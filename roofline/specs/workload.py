@@ -17,7 +17,17 @@ from numpy.typing import NDArray
 
 from roofline.errors import SpecError, shown
 
-__all__ = ["Arrivals", "Gamma", "Piecewise", "Poisson", "Recorded", "Requests", "Workload", "WorkloadSummary"]
+__all__ = [
+    "Arrivals",
+    "Gamma",
+    "Piecewise",
+    "Poisson",
+    "Recorded",
+    "Requests",
+    "Workload",
+    "WorkloadSummary",
+    "first_not_whole",
+]
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
@@ -296,12 +306,16 @@ def _tokens(given: Sequence[float] | NDArray[Any], where: str) -> Counts:
     tokens = np.array(given, dtype=np.float64)
     if tokens.ndim != 1 or tokens.size == 0:
         raise SpecError(f"{where}: expected at least one request")
-    bad = np.flatnonzero(~((tokens >= 1.0) & (tokens <= LONGEST) & (tokens == np.floor(tokens))))
-    if bad.size:
-        raise SpecError(
-            f"{where}: expected whole numbers from 1 to {LONGEST:,}, got {tokens[bad[0]]:g} of request {bad[0]}"
-        )
+    bad = first_not_whole(tokens, LONGEST)
+    if bad is not None:
+        raise SpecError(f"{where}: expected whole numbers from 1 to {LONGEST:,}, got {tokens[bad]:g} of request {bad}")
     return tokens.astype(np.int64)
+
+
+def first_not_whole(tokens: Floats, most: float = math.inf) -> int | None:
+    """The place of the first that is no whole number from 1 to `most`; infinity is none."""
+    bad = np.flatnonzero(~((tokens >= 1.0) & (tokens <= most) & (tokens < math.inf) & (tokens == np.floor(tokens))))
+    return int(bad[0]) if bad.size else None
 
 
 def _positive(value: float, where: str) -> None:
