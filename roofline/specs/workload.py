@@ -10,15 +10,30 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from roofline.errors import SpecError, shown
+from roofline.specs.arrivals import (
+    STEADY,
+    Arrivals,
+    Gamma,
+    Piecewise,
+    Poisson,
+    Recorded,
+    in_order,
+    positive,
+    scv,
+    traffic,
+)
 
 __all__ = [
+    "BLOCK_TOKENS",
+    "LONGEST",
     "Arrivals",
+    "Blocks",
     "Gamma",
     "Piecewise",
     "Poisson",
@@ -26,99 +41,74 @@ __all__ = [
     "Requests",
     "Workload",
     "WorkloadSummary",
+    "at_least_one",
     "first_not_whole",
+    "lengths",
+    "reuse",
 ]
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
+Blocks = tuple[tuple[int, ...], ...]
 
+BLOCK_TOKENS = 512  # of a block, in the traces that name theirs
 LONGEST = 100_000_000  # tokens of a prompt or an answer
 _QUANTILES = (np.arange(4096) + 0.5) / 4096
-MINUTE_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Requests:
-    """Requests in the order they come: arrival [s], tokens of the prompt and of the answer [token]."""
+    """Requests in the order they come.
+
+    Attributes
+    ----------
+    arrival_s : array
+        When each comes, in order; of one that follows another, the earliest it may [s].
+    prompt_tokens, output_tokens : array of int
+        Tokens of the prompt, all that was said before among them, and of the answer [token].
+    block_ids : tuple of tuples of int, or None
+        Of each prompt, the ids of the blocks it begins with: prompts begin with the same tokens as far as their ids are the
+        same. The last may be of a block that the prompt fills in part, where a trace has it so. None: not known.
+    block_tokens : int
+        Tokens of a block [token].
+    follows : array of int, or None
+        The place of the request whose answer each waits for, −1 where it waits for none [1]. Its prompt begins with that
+        one's prompt and answer; the ids of the answer's blocks are those its own prompt has there.
+    think_s : array, or None
+        From the last token of that answer until it comes; 0 where it waits for none [s].
+    """
 
     arrival_s: Floats
     prompt_tokens: Counts
     output_tokens: Counts
+    block_ids: Blocks | None = None
+    block_tokens: int = BLOCK_TOKENS
+    follows: Counts | None = None
+    think_s: Floats | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "arrival_s", in_order(self.arrival_s, "Requests(arrival_s)"))
+        n = len(self.arrival_s)
+        for name in ("prompt_tokens", "output_tokens", "block_ids", "follows", "think_s"):
+            given = getattr(self, name)
+            if given is not None and len(given) != n:
+                raise SpecError(f"Requests({name}): expected one for each of {n} arrivals, got {len(given)}")
+        _blocks_fit(self.block_ids, self.block_tokens, self.prompt_tokens, "Requests")
+        if (self.follows is None) != (self.think_s is None):
+            raise SpecError("Requests: expected follows and think_s together, got one of them")
+        if self.follows is not None and self.think_s is not None:
+            follows, think = np.array(self.follows, dtype=np.int64), np.array(self.think_s, dtype=np.float64)
+            for name, kept, ok, said in (
+                ("follows", follows, (follows >= -1) & (follows < np.arange(n)), "an earlier request, or -1 for none"),
+                ("think_s", think, np.isfinite(think) & (think >= 0.0), "finite seconds of at least 0"),
+            ):
+                if not ok.all():
+                    at = int(np.argmin(ok))
+                    raise SpecError(f"Requests({name}): expected {said}, got {kept[at]:g} of request {at}")
+                object.__setattr__(self, name, kept)
 
     def __len__(self) -> int:
         return len(self.arrival_s)
-
-
-class Arrivals(Protocol):
-    """When requests come."""
-
-    def times(self, n: int, rate_per_s: float, rng: np.random.Generator) -> Floats:
-        """The first n arrivals at a mean rate, in order  [s]."""
-
-
-@dataclass(frozen=True, slots=True)
-class Poisson:
-    """Independent users: gaps are exponential, of CV² 1."""
-
-    def times(self, n: int, rate_per_s: float, rng: np.random.Generator) -> Floats:
-        """The first n arrivals  [s]."""
-        return np.cumsum(rng.exponential(1.0 / rate_per_s, n))
-
-
-@dataclass(frozen=True, slots=True)
-class Gamma:
-    """Gamma gaps of squared coefficient of variation `scv`: above 1 burstier than Poisson, below 1 smoother."""
-
-    scv: float
-
-    def __post_init__(self) -> None:
-        _positive(self.scv, "Gamma(scv)")
-
-    def times(self, n: int, rate_per_s: float, rng: np.random.Generator) -> Floats:
-        """The first n arrivals  [s]."""
-        return np.cumsum(rng.gamma(1.0 / self.scv, self.scv / rate_per_s, n))
-
-
-@dataclass(frozen=True, slots=True)
-class Piecewise:
-    """Poisson arrivals whose rate moves: `shares` of the mean rate, each for `period_s`, over and over."""
-
-    shares: tuple[float, ...]
-    period_s: float
-
-    def __post_init__(self) -> None:
-        _positive(self.period_s, "Piecewise(period_s)")
-        if not self.shares or any(not (math.isfinite(s) and s >= 0.0) for s in self.shares) or sum(self.shares) == 0.0:
-            raise SpecError(f"Piecewise(shares): expected shares of at least 0, not all 0, got {shown(self.shares)}")
-
-    def times(self, n: int, rate_per_s: float, rng: np.random.Generator) -> Floats:
-        """The first n arrivals: those of a steady process, in the time in which the rate would have been steady  [s]."""
-        steady = np.cumsum(rng.exponential(1.0 / rate_per_s, n))
-        shares = np.asarray(self.shares) / np.mean(self.shares)
-        edges = np.concatenate([[0.0], np.cumsum(shares)]) * self.period_s  # work done at the end of each piece
-        cycle, within = np.divmod(steady, edges[-1])
-        piece = np.searchsorted(edges, within, side="right") - 1
-        into = (within - edges[piece]) / shares[piece]
-        return np.asarray(cycle * edges[-1] + piece * self.period_s + into)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Recorded:
-    """The arrivals of a trace, in a time scaled to the rate; round again where more are asked than it holds."""
-
-    arrival_s: Floats
-
-    def __post_init__(self) -> None:
-        if len(self.arrival_s) < 2 or not self.arrival_s[-1] > self.arrival_s[0]:
-            raise SpecError("Recorded(arrival_s): expected at least two arrivals, not all at once")
-
-    def times(self, n: int, rate_per_s: float, rng: np.random.Generator) -> Floats:
-        """The first n arrivals  [s]."""
-        own = self.arrival_s - self.arrival_s[0]
-        m = len(own)
-        period = own[-1] * m / (m - 1.0)  # one gap more than there are between them, to begin anew after
-        rounds = np.arange(-(-n // m))
-        return np.asarray((rounds[:, None] * period + own).ravel()[:n] * (m / period / rate_per_s))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,6 +127,8 @@ class WorkloadSummary:
         Of recorded arrivals: their mean rate [1/s]; CV² of the gaps; the fullest minute over the mean one [1].
     dispersion_1s, dispersion_10s, dispersion_60s : float or None
         Variance over mean of the arrivals in windows of that length; 1 for Poisson [1].
+    reuse : float or None
+        Share of the prompts' blocks that a cache without end would hold when they come; None where blocks are not known [1].
     """
 
     n: int
@@ -157,6 +149,7 @@ class WorkloadSummary:
     dispersion_1s: float | None = None
     dispersion_10s: float | None = None
     dispersion_60s: float | None = None
+    reuse: float | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -172,8 +165,10 @@ class Workload:
 
     prompt_tokens: Counts
     output_tokens: Counts
-    arrivals: Arrivals = Poisson()
+    arrivals: Arrivals = STEADY
     name: str = ""
+    block_ids: Blocks | None = None
+    block_tokens: int = BLOCK_TOKENS
 
     def __post_init__(self) -> None:
         """Hold the sample as whole numbers, of its own."""
@@ -183,12 +178,17 @@ class Workload:
             raise SpecError(
                 f"Workload: expected as many outputs as prompts, got {self.output_tokens.size} and {self.prompt_tokens.size}"
             )
+        if self.block_ids is not None and len(self.block_ids) != len(self):
+            raise SpecError(
+                f"Workload(block_ids): expected one for each of {len(self)} prompts, got {len(self.block_ids)}"
+            )
+        _blocks_fit(self.block_ids, self.block_tokens, self.prompt_tokens, "Workload")
 
     def __len__(self) -> int:
         return int(self.prompt_tokens.size)
 
     @classmethod
-    def fixed(cls, *, prompt_tokens: int, output_tokens: int, arrivals: Arrivals = Poisson()) -> Workload:
+    def fixed(cls, *, prompt_tokens: int, output_tokens: int, arrivals: Arrivals = STEADY) -> Workload:
         """All alike."""
         return cls(np.array([prompt_tokens]), np.array([output_tokens]), arrivals)
 
@@ -198,7 +198,7 @@ class Workload:
         *,
         prompt_tokens: tuple[int, int],
         output_tokens: tuple[int, int],
-        arrivals: Arrivals = Poisson(),
+        arrivals: Arrivals = STEADY,
         seed: int = 0,
     ) -> Workload:
         """Any whole number between two, both among them, as likely as any other; prompt and output independent."""
@@ -211,7 +211,7 @@ class Workload:
 
     @classmethod
     def lognormal(cls, *, prompt_mean: float, output_mean: float, prompt_cv: float = 1.0, output_cv: float = 1.0,
-                  longest: int = 131072, arrivals: Arrivals = Poisson(), seed: int = 0) -> Workload:  # fmt: skip
+                  longest: int = 131072, arrivals: Arrivals = STEADY, seed: int = 0) -> Workload:  # fmt: skip
         """Lognormal lengths of a mean and a coefficient of variation, cut to 1 … longest; prompt and output independent.
 
         ln X ~ N(μ, σ²),   σ² = ln(1 + cv²),   μ = ln(mean) − σ²/2
@@ -221,8 +221,8 @@ class Workload:
         z = np.array([NormalDist().inv_cdf(float(q)) for q in _QUANTILES])
         parts = []
         for name, mean, cv in (("prompt", prompt_mean, prompt_cv), ("output", output_mean, output_cv)):
-            _positive(mean, f"Workload.lognormal({name}_mean)")
-            _positive(cv, f"Workload.lognormal({name}_cv)")
+            positive(mean, f"Workload.lognormal({name}_mean)")
+            positive(cv, f"Workload.lognormal({name}_cv)")
             variance = math.log1p(cv * cv)
             parts.append(
                 np.clip(np.rint(np.exp(math.log(mean) - variance / 2.0 + math.sqrt(variance) * z)), 1, longest)
@@ -231,8 +231,9 @@ class Workload:
 
     @classmethod
     def of_trace(cls, requests: Requests, *, name: str = "") -> Workload:
-        """The lengths of a trace, arriving as they did."""
-        return cls(requests.prompt_tokens, requests.output_tokens, Recorded(requests.arrival_s), name)
+        """The lengths and the blocks of a trace, arriving as they did."""
+        return cls(requests.prompt_tokens, requests.output_tokens, Recorded(requests.arrival_s), name,
+                   requests.block_ids, requests.block_tokens)  # fmt: skip
 
     @property
     def mean_prompt_tokens(self) -> float:
@@ -245,55 +246,75 @@ class Workload:
         return float(self.output_tokens.mean())
 
     def draw(self, n: int, *, rate_per_s: float, seed: int = 0) -> Requests:
-        """The first n requests at a mean rate: lengths in order with recorded arrivals, else drawn with replacement."""
-        _positive(rate_per_s, "Workload.draw(rate_per_s)")
-        if not isinstance(n, int) or isinstance(n, bool) or n < 1:
-            raise SpecError(f"Workload.draw(n): expected a whole number of at least 1, got {shown(n)}")
+        """The first n requests at a mean rate: lengths in order with recorded arrivals, else drawn with replacement.
+
+        The blocks of prompts go along with recorded arrivals, and come again where the trace begins anew; drawn prompts have
+        none, since a prompt that is drawn twice was not said twice.
+        """
+        positive(rate_per_s, "Workload.draw(rate_per_s)")
+        at_least_one(n, "Workload.draw(n)")
         rng = np.random.default_rng(seed)
         times = self.arrivals.times(n, rate_per_s, rng)
-        which = np.arange(n) % len(self) if isinstance(self.arrivals, Recorded) else rng.integers(0, len(self), n)
+        recorded = isinstance(self.arrivals, Recorded)
+        which = np.arange(n) % len(self) if recorded else rng.integers(0, len(self), n)
+        ids = self.block_ids if recorded else None
         return Requests(
-            arrival_s=times, prompt_tokens=self.prompt_tokens[which], output_tokens=self.output_tokens[which]
-        )
+            arrival_s=times, prompt_tokens=self.prompt_tokens[which], output_tokens=self.output_tokens[which],
+            block_ids=None if ids is None else tuple([ids[i] for i in which.tolist()]), block_tokens=self.block_tokens,
+        )  # fmt: skip
 
     def summary(self) -> WorkloadSummary:
-        """Means, percentiles and how they vary; of recorded arrivals their rate and burstiness too."""
-        of: dict[str, Any] = {"n": len(self)}
-        for name, tokens in (("prompt", self.prompt_tokens), ("output", self.output_tokens)):
-            of |= {f"{name}_mean": float(tokens.mean()), f"{name}_scv": _scv(tokens)}
-            of |= {f"{name}_p{q}": float(np.percentile(tokens, q)) for q in (50, 90, 99)}
-        of["correlation"] = _correlation(self.prompt_tokens, self.output_tokens)
+        """Means, percentiles and how they vary; of recorded arrivals their rate, burstiness and reuse of blocks too."""
+        of = lengths(self.prompt_tokens, self.output_tokens)
         if isinstance(self.arrivals, Recorded):
-            of |= _traffic(self.arrivals.arrival_s)
+            of |= traffic(self.arrivals.arrival_s)
+            of["reuse"] = reuse(self.block_ids)
         return WorkloadSummary(**of)
 
 
-def _traffic(arrival_s: Floats) -> dict[str, float]:
-    """Of arrivals: rate, CV² of the gaps, the fullest minute, variance over mean of counts in whole windows."""
-    span = float(arrival_s[-1] - arrival_s[0])
-    rate = len(arrival_s) / span
-    minutes = _windows(arrival_s, MINUTE_S)
-    found = {
-        "rate_per_s": rate,
-        "gap_scv": _scv(np.diff(arrival_s)),
-        "peak_minute_over_mean": float(minutes.max() / minutes.mean()),
-    }
-    for seconds in (1, 10, 60):
-        counts = _windows(arrival_s, float(seconds))
-        found[f"dispersion_{seconds}s"] = float(counts.var() / counts.mean())
-    return found
+def lengths(prompt_tokens: Counts, output_tokens: Counts) -> dict[str, Any]:
+    """Of requests: how many, means, percentiles, how they vary and how prompt and output go together."""
+    of: dict[str, Any] = {"n": int(prompt_tokens.size)}
+    for name, tokens in (("prompt", prompt_tokens), ("output", output_tokens)):
+        of |= {f"{name}_mean": float(tokens.mean()), f"{name}_scv": scv(tokens)}
+        of |= {f"{name}_p{q}": float(np.percentile(tokens, q)) for q in (50, 90, 99)}
+    of["correlation"] = _correlation(prompt_tokens, output_tokens)
+    return of
 
 
-def _windows(arrival_s: Floats, seconds: float) -> Floats:
-    """Arrivals in each whole window of a length; one window where there is not even one."""
-    since = arrival_s - arrival_s[0]
-    n = max(1, int(since[-1] // seconds))
-    return np.bincount((since[since < n * seconds] // seconds).astype(np.int64), minlength=n).astype(np.float64)
+def reuse(block_ids: Blocks | None, known: Sequence[int] | None = None) -> float | None:
+    """Share of the blocks of prompts that a cache without end holds, as far as each prompt begins as one before it  [1].
 
+    Parameters
+    ----------
+    block_ids : tuple of tuples of int, or None
+        Blocks of each prompt, in order of arrival.
+    known : sequence of int, or None
+        Of each, how many it holds anyway: those of the answer that the prompt goes on from [1].
 
-def _scv(values: NDArray[Any]) -> float:
-    mean = float(values.mean())
-    return float(values.var()) / mean**2
+    Notes
+    -----
+    Assumes that a request finds all of those before it read: one that comes while its like is still read finds less.
+
+    Examples
+    --------
+    >>> reuse(((1, 2, 3), (1, 2, 4), (1, 5, 3)))  # of the second prompt two, of the third the first block
+    0.333
+    """
+    n_blocks = n_held = 0
+    after: dict[tuple[int, int], int] = {}  # the place in a tree of prompts that a block leads to from another
+    for i, ids in enumerate(block_ids or ()):
+        place = held = 0
+        for block in ids:
+            step = (place, block)
+            place = after.get(step, 0)
+            if place:
+                held += 1
+            else:
+                place = after[step] = len(after) + 1
+        n_held += held if known is None else max(held, min(known[i], len(ids)))
+        n_blocks += len(ids)
+    return n_held / n_blocks if n_blocks else None
 
 
 def _correlation(a: Counts, b: Counts) -> float:
@@ -312,12 +333,28 @@ def _tokens(given: Sequence[float] | NDArray[Any], where: str) -> Counts:
     return tokens.astype(np.int64)
 
 
+def _blocks_fit(block_ids: Blocks | None, block_tokens: int, prompts: Counts, where: str) -> None:
+    """No prompt has more blocks than its tokens begin."""
+    at_least_one(block_tokens, f"{where}(block_tokens)")
+    if block_ids is None:
+        return
+    counts = np.fromiter(map(len, block_ids), np.int64, len(block_ids))
+    over = np.flatnonzero(counts > -(-np.asarray(prompts) // block_tokens))
+    if over.size:
+        at = int(over[0])
+        raise SpecError(
+            f"{where}(block_ids): expected no more ids than blocks of {block_tokens} tokens, got {counts[at]} for the "
+            f"{prompts[at]} tokens of request {at}"
+        )
+
+
+def at_least_one(n: object, where: str) -> None:
+    """Refuse what is no whole number of at least 1."""
+    if not isinstance(n, int) or isinstance(n, bool) or n < 1:
+        raise SpecError(f"{where}: expected a whole number of at least 1, got {shown(n)}")
+
+
 def first_not_whole(tokens: Floats, most: float = math.inf) -> int | None:
     """The place of the first that is no whole number from 1 to `most`; infinity is none."""
     bad = np.flatnonzero(~((tokens >= 1.0) & (tokens <= most) & (tokens < math.inf) & (tokens == np.floor(tokens))))
     return int(bad[0]) if bad.size else None
-
-
-def _positive(value: float, where: str) -> None:
-    if not isinstance(value, (int, float, np.floating, np.integer)) or not (math.isfinite(value) and value > 0.0):
-        raise SpecError(f"{where}: expected a number above 0, got {shown(value)}")

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roofline.errors import SpecError
-from roofline.specs.workload import Gamma, Piecewise, Poisson, Recorded, Requests, Workload
+from roofline.specs.workload import Gamma, Piecewise, Poisson, Recorded, Requests, Workload, reuse
 
 N = 200_000
 
@@ -80,6 +80,49 @@ def test_arrivals_are_in_order_and_scale_with_the_rate(rate: float, n: int, seed
         assert fast == pytest.approx(slow / 2.0)
 
 
+def requests(**given: Any) -> Requests:
+    """Three requests, of which some part is given."""
+    return Requests(
+        **{"arrival_s": [0.0, 1.0, 2.0], "prompt_tokens": [40, 40, 20], "output_tokens": [1, 1, 1], **given}
+    )
+
+
+def test_blocks_of_a_trace_go_with_its_prompts_and_come_again_with_them() -> None:
+    """Of 40 tokens in blocks of 16 two are whole, and a third may be named that is not."""
+    given = requests(block_ids=((7, 8, 9), (7, 8), (7,)), block_tokens=16)
+    w = Workload.of_trace(given)
+    drawn = w.draw(4, rate_per_s=1.0)
+    assert (drawn.block_ids, drawn.block_tokens) == (((7, 8, 9), (7, 8), (7,), (7, 8, 9)), 16)
+    assert w.draw(2, rate_per_s=1.0).block_ids == ((7, 8, 9), (7, 8))
+    anew = Workload(w.prompt_tokens, w.output_tokens, Poisson(), block_ids=w.block_ids, block_tokens=16)
+    assert anew.draw(4, rate_per_s=1.0).block_ids is None  # drawn by chance: who came before is not known
+    assert (requests().block_ids, Workload.of_trace(requests()).draw(2, rate_per_s=1.0).block_ids) == (None, None)
+
+
+def test_an_endless_cache_holds_what_came_before_and_no_more() -> None:
+    """Prompts A B C | A B D | X B C | A B C D: two, none (B behind X is another B) and three of 13 blocks were held."""
+    ids = ((1, 2, 3), (1, 2, 4), (9, 2, 3), (1, 2, 3, 4))
+    assert reuse(ids) == pytest.approx(5.0 / 13.0)
+    w = Workload(np.full(4, 2000), np.full(4, 9), Recorded(np.arange(4.0)), block_ids=ids)
+    assert w.summary().reuse == pytest.approx(5.0 / 13.0)
+    assert Workload(np.full(4, 2000), np.full(4, 9), Recorded(np.arange(4.0))).summary().reuse is None
+    assert Workload(np.full(4, 2000), np.full(4, 9), block_ids=ids).summary().reuse is None  # in no order
+    assert reuse(((), ())) is None
+    assert reuse(((1, 2), (1, 2, 3, 4)), known=(0, 3)) == pytest.approx(
+        3.0 / 6.0
+    )  # two of its prompt, one of the answer
+    assert reuse(((1, 2), (1, 2)), known=(0, 5)) == pytest.approx(2.0 / 4.0)
+
+
+def test_who_follows_whom_is_kept_as_whole_numbers() -> None:
+    given = requests(follows=[-1, 0, -1], think_s=[0, 3, 0])
+    assert given.follows is not None
+    assert given.think_s is not None
+    assert (given.follows.dtype, given.follows.tolist()) == (np.dtype(np.int64), [-1, 0, -1])
+    assert given.think_s.tolist() == [0.0, 3.0, 0.0]
+    assert len(given) == 3
+
+
 @pytest.mark.parametrize(
     ("make", "said"),
     [
@@ -97,6 +140,22 @@ def test_arrivals_are_in_order_and_scale_with_the_rate(rate: float, n: int, seed
         (lambda: Piecewise((), 1.0), "not all 0"),
         (lambda: Piecewise((0.0, 0.0), 1.0), "not all 0"),
         (lambda: Recorded(np.array([1.0, 1.0])), "not all at once"),
+        (lambda: Recorded(np.array([])), "at least two arrivals"),
+        (lambda: Recorded(np.array([0.0, 2.0, 1.0])), "seconds in order, got 1 of request 2 after 2"),
+        (lambda: Recorded(np.array([0.0, math.nan, 1.0])), "expected finite seconds, got nan of request 1"),
+        (lambda: Recorded(np.array([0.0, 1.0, math.inf])), "expected finite seconds, got inf of request 2"),
+        (lambda: Recorded(np.array([[0.0, 1.0]])), "an array of 2 dimensions"),
+        (lambda: requests(arrival_s=[2.0, 1.0, 3.0]), r"Requests\(arrival_s\): expected seconds in order"),
+        (lambda: requests(output_tokens=[1, 1]), r"Requests\(output_tokens\): expected one for each of 3 arrivals, got 2"),
+        (lambda: requests(block_ids=((1,), (1,))), r"Requests\(block_ids\): expected one for each of 3 arrivals, got 2"),
+        (lambda: requests(block_ids=((1, 2), (1, 2, 3, 4), ()), block_tokens=16), "got 4 for the 40 tokens of request 1"),
+        (lambda: requests(block_tokens=0), r"Requests\(block_tokens\): expected a whole number of at least 1, got 0"),
+        (lambda: requests(follows=[-1, 0, 1]), "follows and think_s together"),
+        (lambda: requests(follows=[-1, 1, 0], think_s=[0.0, 1.0, 1.0]), "an earlier request, or -1 .*, got 1 of request 1"),
+        (lambda: requests(follows=[-1, -2, 0], think_s=[0.0, 1.0, 1.0]), "got -2 of request 1"),
+        (lambda: requests(follows=[-1, 0, 0], think_s=[0.0, 1.0, -1.0]), r"\(think_s\): expected finite seconds .* got -1"),
+        (lambda: Workload(np.array([5, 6]), np.array([1, 1]), block_ids=((1,),)), "expected one for each of 2 prompts"),
+        (lambda: Workload(np.array([5]), np.array([1]), block_ids=((1, 2),)), "of 512 tokens, got 2 for the 5"),
     ],
 )  # fmt: skip
 def test_what_makes_no_sense_is_refused(make: Any, said: str) -> None:
