@@ -83,7 +83,8 @@ def serve(  # noqa: C901 - one loop, to be read from top to bottom
         tokens = sum(x for _, x in chunks)
         pairs = sum(sum(s.read + k for k in range(1, x + 1)) for s, x in chunks)
         past = sum(s.read for s, _ in chunks)
-        seconds = law.seconds(len(decoding), context, tokens, pairs, past)
+        within = [sum(window.seen(s.context) for s in decoding) for window in law.windows]
+        seconds = law.seconds(len(decoding), context, within, [(x, s.read, s.read + x == s.to_read) for s, x in chunks])
         used = replica.n_pages - free
         log.append(
             (t, len(decoding), context, tokens, pairs, past, used, len(running), len(waiting), preemptions, seconds)

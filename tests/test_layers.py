@@ -37,7 +37,7 @@ FLOORS: tuple[tuple[str, ...], ...] = tuple(
             "answers.",
             "inputs estimates records tiers caches phases memory chunks mixed drafters speculation decoding prediction "
             "whatif fitting levers sensitivity cost breakeven energy weights offload transfer disaggregation ladder eager "
-            "lever_table serving simulate sizing",
+            "lever_table steps simulate serving sizing",
         ),
         (
             "evidence.",

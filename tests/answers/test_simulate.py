@@ -103,7 +103,7 @@ def test_it_is_the_naive_loop_on_anything_that_can_be_held(
 def _mean_wait(seed: int, load: float, prompts: list[int]) -> float:
     """Mean wait of requests of one token, one at a time, whose prompts are drawn from a list  [s]."""
     rng = np.random.default_rng((seed, round(100 * load)))
-    services = [LAW.seconds(0, 0, p, p * (p + 1) // 2, 0) for p in prompts]
+    services = [LAW.seconds(0, 0, (), [(p, 0, True)]) for p in prompts]
     n = 6000
     which = rng.integers(0, len(prompts), n)
     arrivals = np.cumsum(rng.exponential(float(np.mean(services)) / load, n))
@@ -115,7 +115,7 @@ def _mean_wait(seed: int, load: float, prompts: list[int]) -> float:
 @pytest.mark.parametrize("prompts", [[2000], [200, 500, 1000, 2000, 5000, 8000]], ids=["M/D/1", "M/G/1"])
 def test_one_sequence_at_a_time_is_a_queue_of_one_server(prompts: list[int]) -> None:
     """Pollaczek–Khinchine, W = λ·E[S²] / (2·(1 − ρ)): 8 seeds at each of 4 loads, their z pooled."""
-    s = np.array([LAW.seconds(0, 0, p, p * (p + 1) // 2, 0) for p in prompts])
+    s = np.array([LAW.seconds(0, 0, (), [(p, 0, True)]) for p in prompts])
     z = []
     for load in (0.3, 0.5, 0.7, 0.9):
         theory = load / s.mean() * np.mean(s**2) / (2.0 * (1.0 - load))
@@ -128,11 +128,11 @@ def test_a_lone_request_takes_its_chunks_and_then_its_decodes() -> None:
     """5,000 tokens in chunks of 2,048, then 99 decodes from 5,001 on: the sum of those steps, in that order."""
     t, past = 1.5, 0
     for chunk in (2048, 2048, 904):
-        t += LAW.seconds(0, 0, chunk, chunk * past + chunk * (chunk + 1) // 2, past)
+        t += LAW.seconds(0, 0, (), [(chunk, past, chunk == 904)])
         past += chunk
     first = t
     for n in range(99):
-        t += LAW.seconds(1, 5001 + n, 0, 0, 0)
+        t += LAW.seconds(1, 5001 + n, (), ())
     found = _simulated([(1.5, 5000, 100)], Replica(kv_tokens=100000))
     assert (float(found.first_token_s[0]), float(found.last_token_s[0])) == (first, t)
     assert found.tpot_s[0] == pytest.approx((t - first) / 99)

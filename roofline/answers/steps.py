@@ -1,0 +1,311 @@
+"""The step law of a deployment: count and clock of a mixed pass, compiled to one plain function of what a scheduler knows.
+
+Every key a pass law asks for is a sum over the decodes of a step, which advance together, plus a sum over its chunks of
+prompts. Both are written as Python expressions, the law around them, and the whole compiled once: what `count` and `clock`
+say of the step `(Seqs of the decodes, Seqs of each chunk)`, to rounding, in a few microseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from math import ceil
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roofline.answers.estimates import chip_of, known_of
+from roofline.answers.phases import how_of
+from roofline.answers.tiers import elsewhere_of
+from roofline.errors import Unsupported
+from roofline.num import Num
+from roofline.specs.deployment import Deployment
+from roofline.timing.laws import PassLaw, pass_law
+from roofline.timing.steplaw import Chunk, Window, written
+from roofline.work.count import rows_of
+from roofline.work.routing import Busiest, Touched
+from roofline.work.sight import Sight
+from roofline.work.step import Seqs
+from roofline.work.sums import Cheaper, Key, Reached, Sum
+
+__all__ = ["DeploymentLaw", "step_law"]
+
+Floats = NDArray[np.float64]
+
+_OF_TOWERS = ("memory", "made", "crossed")
+
+
+@dataclass(frozen=True, slots=True)
+class DeploymentLaw:
+    """What a step takes of one replica: a `StepLaw`.
+
+    Attributes
+    ----------
+    windows : tuple of Window
+        Those its layers see through.
+    stages : tuple
+        The function of each pipeline stage, for numbers and for runs of steps.
+    n_micro : int
+        Most microbatches the decodes are cut into; 1 without a pipeline [1].
+
+    Notes
+    -----
+    Assumes data-parallel ranks that are all as busy as this one. Of a compressed cache the decodes count as so many of their
+    mean context. Through pp stages the decodes go as m microbatches, one of which takes the
+    chunks; a step is one round, in steady state:  max( Σ tᵢ(loaded), max over i of tᵢ(loaded) + (m − 1) · tᵢ(others) ).
+    """
+
+    windows: tuple[Window, ...]
+    stages: tuple[tuple[Callable[..., float], Callable[..., Floats]], ...]
+    n_micro: int = 1
+
+    def seconds(self, n_decodes: int, context: int, within: Sequence[int], chunks: Sequence[Chunk]) -> float:
+        """One step  [s]."""
+        if len(self.stages) == 1:
+            return self.stages[0][0](n_decodes, context, within, chunks)
+        n, others = self._cut(n_decodes)
+        share = n / max(n_decodes, 1)
+        decodes = (n, context * share, [w * share for w in within])
+        loaded = [one(*decodes, chunks) for one, _ in self.stages]
+        most = max(loaded)
+        if others:
+            most = max(t + others * one(*decodes, ()) for t, (one, _) in zip(loaded, self.stages, strict=True))
+        return max(sum(loaded), most)
+
+    def decoding(
+        self, n_decodes: int, context: int, within: Sequence[int], growing: Sequence[int], n_steps: int
+    ) -> Floats:
+        """So many steps of the same decodes, one after another  [s]."""
+        step = np.arange(n_steps)
+        contexts = context + n_decodes * step
+        seen = [w + g * step for w, g in zip(within, growing, strict=True)]
+        if len(self.stages) == 1:
+            return self.stages[0][1](n_decodes, contexts, seen, ())
+        n, others = self._cut(n_decodes)
+        share = n / max(n_decodes, 1)
+        each = [many(n, contexts * share, [w * share for w in seen], ()) for _, many in self.stages]
+        through: Floats = np.asarray(sum(each))
+        for t in each:
+            through = np.maximum(through, t + others * t)
+        return through
+
+    def _cut(self, n_decodes: int) -> tuple[int, int]:
+        """Decodes of the fullest microbatch, and how many others there are."""
+        n_micro = max(1, min(self.n_micro, n_decodes))
+        return ceil(n_decodes / n_micro), n_micro - 1
+
+
+@lru_cache(maxsize=512)
+def _compiled(laws: tuple[PassLaw, ...], n_ranks: int, n_micro: int) -> DeploymentLaw:
+    windows = tuple(sorted({w for law in laws for key in _keys(law) for w in _windows_of(key)}))
+    return DeploymentLaw(windows, tuple(_function(law, windows, n_ranks) for law in laws), n_micro)
+
+
+def step_law(deployment: Deployment) -> DeploymentLaw:
+    """The law of a deployment's steps, estimates as `predict` makes them.
+
+    Examples
+    --------
+    One decode after 1,023 tokens; beside a whole prompt it costs less than on its own, as the weights are read once.
+
+    >>> from roofline.answers.phases import decode
+    >>> from roofline.specs.catalog import hardware, model
+    >>> d = Deployment(model=model("llama-3.1-8b"), hardware=hardware("h100-sxm-80gb"))
+    >>> law = step_law(d)
+    >>> law.seconds(1, 1024, (), ()) == decode(d, context_tokens=1023).seconds
+    True
+    >>> prompt = (2048, 0, True)
+    >>> law.seconds(1, 1024, (), [prompt]) - law.seconds(0, 0, (), [prompt]) < 0.1 * law.seconds(1, 1024, (), ())
+    True
+    """
+    d = deployment
+    elsewhere = elsewhere_of(d)
+    if elsewhere is not None:
+        raise Unsupported("serve: weights or caches in another memory are not simulated under load; ask predict")
+    listens = any(layer.cross is not None and not layer.only_with_memory for _, layer in d.model.layer_kinds())
+    if not d.model.generates or d.model.reads_a_source or listens:
+        raise Unsupported(f"serve: {d.model.id} is no decoder of text, which load is simulated of; ask predict")
+    efficiency, chip, how = known_of(d).efficiency, chip_of(d), how_of(d)
+    laws = []
+    for stage in range(d.plan.pp):
+        rows, _ = rows_of(d.model, d.precision, how, d.plan, stage)
+        laws.append(pass_law(rows, chip, efficiency, overlap=d.plan.overlap))
+    return _compiled(tuple(laws), d.plan.dp, 1 if d.plan.pp == 1 else d.plan.microbatches or d.plan.pp)
+
+
+def _keys(law: PassLaw) -> tuple[Key, ...]:
+    """What a law asks of a pass, each once, what is made of others after them."""
+    forms = [form for ways, memory in law.contests for form in (*ways, memory)]
+    found: dict[Key, None] = {}
+    for form in (*forms, law.streams, law.overhead, law.links):
+        for key, _ in form.terms:
+            if not isinstance(key, Key):
+                raise Unsupported(f"a step law of {key} is not known")
+            found |= dict.fromkeys((*_base(key), key))
+    return tuple(found)
+
+
+def _base(key: Key) -> tuple[Key, ...]:
+    """The sum that a key which is no sum over parts is a function of."""
+    match key:
+        case Touched():
+            return (Sum("tokens", stream=key.stream, ways=key.ways),)
+        case Busiest():
+            return _base(key.touched)
+        case Reached():
+            return (key.sum,)
+        case _:
+            return ()
+
+
+def _windows_of(key: Key) -> Iterable[Window]:
+    """The window its decodes are counted within, if any."""
+    inner = key.sum if isinstance(key, (Cheaper, Reached)) else key
+    if isinstance(inner, Sum) and inner.sight.window is not None and inner.sight.causal:
+        yield Window(inner.sight.window, inner.sight.chunked)
+
+
+def _function(
+    law: PassLaw, windows: tuple[Window, ...], n_ranks: int
+) -> tuple[Callable[..., float], Callable[..., Floats]]:
+    """A stage's seconds as a function of (b, c, w, chunks): for numbers, and for arrays of steps without chunks."""
+    known: dict[str, Any] = {}
+    names: dict[Hashable, str] = {}
+    decodes, chunks, after = [], [], []
+    for i, key in enumerate(_keys(law)):
+        name = names[key] = f"k{i}"
+        if base := _base(key):
+            known[f"f{i}"] = _of_sum(key)
+            after.append(f"{name} = f{i}({names[base[0]]})")
+            continue
+        once = isinstance(key, Sum) and key.name in ("asked", "busy")  # a yes or no of the whole pass
+        wide = f"{n_ranks} * " if key.stream == "replica" and n_ranks != 1 and not once else ""
+        here, there = _of_decodes(key, windows), _of_chunk(key)
+        if here is None:
+            known[f"d{i}"], here = _decodes_alike(key), f"d{i}(b, c)"
+        if there is None:
+            known[f"p{i}"], there = _one_chunk(key), f"p{i}(x, s, e)"
+        decodes.append(f"{name} = {wide}({here})")
+        if once:
+            chunks.append(f"{name} = max({name}, {there})")
+        elif there != "0.0":
+            chunks.append(f"{name} += {wide}({there})")
+    body = [*decodes, "for x, s, e in chunks:", *(f"    {line}" for line in chunks or ["pass"]), *after]
+    source = "\n".join(
+        ["def law(b, c, w, chunks):", *(f"    {line}" for line in (*body, f"return {written(law, names)}"))]
+    )
+    one, many = dict(known), known | {"max": np.maximum, "min": np.minimum}
+    for space in (one, many):
+        exec(compile(source, "<step law>", "exec"), space)
+    return one["law"], many["law"]
+
+
+def _of_decodes(key: Key, windows: tuple[Window, ...]) -> str | None:
+    """Σ over b decodes, of contexts that add up to c, as an expression; none where it is not one of their sums."""
+    match key:
+        case Cheaper():
+            always = key.per_past >= 2.0 * key.per_pair  # S·past ≥ (S + 1)·pair for every S from 1 on: absorbed
+            inner = _of_decodes(key.sum, windows)
+            return inner if always and key.form == "absorbed" else "0.0" if always else None
+        case Sum() if key.stream in ("inputs", "informed") or key.name in _OF_TOWERS:
+            return "0.0"
+        case Sum(name="tokens" | "seqs" | "logits" | "resumed" | "starts" | "continued"):
+            return "b"
+        case Sum(name="asked" | "busy"):
+            return "min(b, 1)"
+        case Sum() if key.sight.causal and key.stream in ("text", "replica", "wanted", "asked"):
+            context = next((f"w[{windows.index(window)}]" for window in _windows_of(key)), "c")
+            return context if key.name in ("pairs", "square") else f"{context} - b"
+        case _:
+            return None
+
+
+def _of_chunk(key: Key) -> str | None:
+    """What a chunk of x tokens after s, that ends its prompt (e) or not, adds; none where it has no expression here."""
+    match key:
+        case Cheaper():
+            inner, pairs = _of_chunk(key.sum), _pairs(key.sight)
+            if inner is None or pairs is None:
+                return None
+            sign = "<" if key.form == "expanded" else ">="
+            return f"({inner}) if s*{key.per_past!r} {sign} ({pairs})*{key.per_pair!r} else 0.0"
+        case Sum() if key.stream in ("inputs", "informed") or key.name in _OF_TOWERS:
+            return "0.0"
+        case Sum() if key.stream in ("text", "replica"):
+            return _plain(key)
+        case _:
+            return None
+
+
+def _plain(key: Sum) -> str | None:
+    """Sums over the whole of a chunk, as expressions."""
+    sight = key.sight
+    visible = _seen(sight)
+    return {
+        "tokens": "x" if key.ways == 1 else f"-(-x // {key.ways})",
+        "seqs": "1",
+        "busy": "1",
+        "logits": "e",
+        "asked": "e",
+        "resumed": "min(s, 1)",
+        "starts": "min(s, 1)",
+        "continued": "x*min(s, 1)",
+        "pairs": _pairs(sight),
+        "picked": f"min(s, x*{(sight.window or 1) - 1})",
+        "seen": visible,
+        "held": visible,
+        "agreed": visible,
+    }.get(key.name)
+
+
+def _seen(sight: Sight) -> str | None:
+    """Cached tokens a chunk sees: as `work.sight.seen` has them."""
+    if not sight.causal:
+        return None
+    if sight.window is None:
+        return "s"
+    return f"s % {sight.window}" if sight.chunked else f"min(s, {sight.window - 1})"
+
+
+def _pairs(sight: Sight) -> str | None:
+    """Pairs a chunk forms: as `work.sight.pairs` has them."""
+    if not sight.causal:
+        return None
+    if sight.window is None:
+        return "x*s + x*(x + 1)*0.5"
+    if sight.chunked:
+        w = sight.window
+        first = "({n}) // {w} * ({w}*({w} + 1)*0.5) + ({n}) % {w} * (({n}) % {w} + 1)*0.5"
+        return f"{first.format(n='s + x', w=w)} - ({first.format(n='s', w=w)})"
+    within = f"min(max({sight.window} - s, 0), x)"
+    return f"{within}*s + {within}*({within} + 1)*0.5 + (x - {within})*{sight.window}"
+
+
+def _decodes_alike(key: Key) -> Callable[[float, Num], Num]:
+    """Of so many decodes of their mean context, what the key itself says."""
+
+    def decodes(b: float, c: Num) -> Num:
+        return key.over((Seqs.of_checked(n_seq=float(b), n_new=1.0, n_past=c / b - 1.0),)) if b else 0.0
+
+    return decodes
+
+
+def _one_chunk(key: Key) -> Callable[[int, int, bool], Num]:
+    """Of one chunk, what the key itself says."""
+
+    def chunk(x: int, s: int, e: bool) -> Num:
+        return key.over((Seqs.of_checked(n_seq=1.0, n_new=float(x), n_past=float(s), n_logits=float(e)),))
+
+    return chunk
+
+
+def _of_sum(key: Key) -> Callable[[float], float]:
+    """A key that depends on one number of the whole step, kept for the steps that have it again."""
+
+    @lru_cache(maxsize=65536)
+    def of_sum(value: float) -> float:
+        return float(key.over((Seqs.of_checked(n_seq=float(value), n_new=1.0, n_past=0.0),)))
+
+    return of_sum
