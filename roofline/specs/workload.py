@@ -231,7 +231,9 @@ class Workload:
 
     @classmethod
     def of_trace(cls, requests: Requests, *, name: str = "") -> Workload:
-        """The lengths and the blocks of a trace, arriving as they did."""
+        """The lengths and the blocks of a trace, arriving as they did; they wait for no answer."""
+        if requests.follows is not None:
+            raise SpecError("Workload.of_trace: expected requests that follow none; draw from Sessions instead")
         return cls(requests.prompt_tokens, requests.output_tokens, Recorded(requests.arrival_s), name,
                    requests.block_ids, requests.block_tokens)  # fmt: skip
 
