@@ -9,7 +9,7 @@
 | lists of lengths, JSON      | [[prompt, output], …], or objects with prompt_len and output_len (ShareGPT samples) |
 
 A trace without arrivals is lengths alone: its requests are drawn, and come as Poisson has them. Any of them may be
-compressed (.gz). Columns are turned into numbers many rows at a time; a row is looked at by itself only where one is wrong.
+compressed (.gz). Rows are turned into numbers many at a time; one is looked at by itself only where something is wrong.
 """
 
 from __future__ import annotations
@@ -36,12 +36,14 @@ __all__ = ["SHIPPED", "trace", "workload"]
 
 PathLike = str | os.PathLike[str]
 Floats = NDArray[np.float64]
+Column = Sequence[Any] | Floats
+"""As the file has it; an array where all is known to be right."""
 
 DATA = Path(__file__).resolve().parent / "data"
 SHIPPED = {"azure-code": "azure2023_code.csv.gz", "azure-conv": "azure2023_conv.csv.gz"}
 """Traces that come with the library, by name; `data/SOURCES.md` says whose they are."""
 
-_ROWS = 2048  # turned into numbers at a time
+_LINES, _ROWS = 65536, 2048  # turned into numbers at a time: of good lines, and where they are looked at
 _TIMES = ("timestamp", "arrival_s")
 _PROMPTS = ("prompt_tokens", "contexttokens", "request tokens", "input_length", "prompt_len", "input_len")
 _OUTPUTS = ("output_tokens", "generatedtokens", "response tokens", "output_length", "output_len")
@@ -69,16 +71,17 @@ class _Rows:
     """Some rows, column by column, as the file has them; where each stands in it."""
 
     lines: Sequence[int]
-    prompt: Sequence[Any]
-    output: Sequence[Any]
-    time: Sequence[Any]
-    blocks: Sequence[Any]
+    prompt: Column
+    output: Column
+    time: Column
+    blocks: Column
 
-    def only(self, kept: list[bool]) -> _Rows:
-        lines, prompt, output, time, blocks = (
-            list(compress(column, kept)) for column in (self.lines, self.prompt, self.output, self.time, self.blocks)
-        )
-        return _Rows(lines=lines, prompt=prompt, output=output, time=time, blocks=blocks)
+    def only(self, kept: NDArray[np.bool_]) -> _Rows:
+        def of(column: Column) -> Any:
+            return column[kept] if isinstance(column, np.ndarray) else list(compress(column, kept.tolist()))
+
+        return _Rows(lines=of(self.lines), prompt=of(self.prompt), output=of(self.output), time=of(self.time),
+                     blocks=of(self.blocks))  # fmt: skip
 
 
 def workload(name: PathLike) -> Workload:
@@ -158,25 +161,44 @@ def _read(stream: IO[str], where: str) -> tuple[_Form, Iterator[_Rows]]:
         if start == "[":
             return _json(enumerate(_parsed(first + stream.read(), where, line), start=1), where, row="request")
         if start:
-            return _csv(csv.reader(chain([first], stream)), line, where)
+            return _csv(next(csv.reader([first])), stream, line, where)
     raise SpecError(f"{where}: no requests in it")
 
 
-def _csv(reader: Iterator[list[str]], line: int, where: str) -> tuple[_Form, Iterator[_Rows]]:
-    names = [name.strip().lower() for name in next(reader)]
+def _csv(header: list[str], stream: Iterator[str], line: int, where: str) -> tuple[_Form, Iterator[_Rows]]:
+    names = [name.strip().lower() for name in header]
     form = _form(names, where, row="line", in_ms=False)
     places = [names.index(n) if n is not None else None for n in (form.prompt, form.output, form.time, form.blocks)]
 
     def chunks(line: int) -> Iterator[_Rows]:
+        while (text := list(islice(stream, _LINES))) and (table := _table(text, places)) is not None:
+            first, second, third, fourth = (*table.T, [], [])[:4]
+            yield _Rows(lines=range(line, line + len(text)), prompt=first, output=second, time=third, blocks=fourth)
+            line += len(text)
+        reader = csv.reader(chain(text, stream))
         while rows := list(islice(reader, _ROWS)):
             lines: Sequence[int] = range(line, line + len(rows))
             line += len(rows)
             if not all(rows):
                 lines, rows = [at for at, row in zip(lines, rows, strict=True) if row], [row for row in rows if row]
-            prompt, output, time, blocks = (_column(rows, k) for k in places)
-            yield _Rows(lines=lines, prompt=prompt, output=output, time=time, blocks=blocks)
+            first, second, third, fourth = (_column(rows, k) for k in places)
+            yield _Rows(lines=lines, prompt=first, output=second, time=third, blocks=fourth)
 
     return form, chunks(line + 1)
+
+
+def _table(text: list[str], places: list[int | None]) -> Floats | None:
+    """Prompts, outputs and times of lines that hold nothing but good numbers there, at once; else none."""
+    if text[0].isspace() or places[3] is not None:
+        return None
+    try:
+        columns = [k for k in places if k is not None]
+        table = np.loadtxt(text, delimiter=",", quotechar='"', comments=None, usecols=columns, ndmin=2)
+    except ValueError:
+        return None
+    whole = (table[:, :2] >= 0.0) & (table[:, :2] <= LONGEST) & (table[:, :2] == np.floor(table[:, :2]))
+    good = whole.all() and (table[:, 0] >= np.minimum(table[:, 1], 1.0)).all() and np.isfinite(table).all()
+    return table if good and len(table) == len(text) else None  # blank lines are not among the rows
 
 
 def _column(rows: list[list[str]], k: int | None) -> list[Any]:
@@ -258,7 +280,7 @@ def _workload(form: _Form, chunks: Iterable[_Rows], *, name: str, block_tokens: 
     for rows in chunks:
         n_rows += len(rows.lines)
         said = _counts(rows.output, rows.lines, form, form.output, low=0)
-        answered = rows if said.all() else rows.only((said > 0.0).tolist())
+        answered = rows if said.all() else rows.only(said > 0.0)
         outputs.append(said[said > 0.0])
         prompts.append(_counts(answered.prompt, answered.lines, form, form.prompt, low=1))
         lines.append(np.array(answered.lines, dtype=np.int64))
@@ -283,8 +305,10 @@ def _workload(form: _Form, chunks: Iterable[_Rows], *, name: str, block_tokens: 
     return Workload.of_trace(given, name=name)
 
 
-def _counts(values: Sequence[Any], lines: Sequence[int], form: _Form, name: str, *, low: int) -> Floats:
+def _counts(values: Column, lines: Sequence[int], form: _Form, name: str, *, low: int) -> Floats:
     """Whole numbers of tokens."""
+    if isinstance(values, np.ndarray):
+        return values
     try:
         numbers = np.fromiter(map(float, map(str, values)), np.float64, len(values))
     except ValueError:
@@ -325,8 +349,10 @@ def _odd(given: object) -> str:
     return f"{shown(odd[0])}{' in it' if isinstance(given, list) else ''}"
 
 
-def _seconds(values: Sequence[Any], lines: Sequence[int], form: _Form) -> Floats:
+def _seconds(values: Column, lines: Sequence[int], form: _Form) -> Floats:
     """Times: numbers of a unit, or dates and times of day  [s]."""
+    if isinstance(values, np.ndarray):
+        return values * form.unit_s
     try:
         found = np.fromiter(map(float, map(str, values)), np.float64, len(values)) * form.unit_s
     except ValueError:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from roofline.errors import SpecError, UnknownName
-from roofline.specs.traces import _ROWS, DATA, SHIPPED, trace, workload
+from roofline.specs.traces import _LINES, _ROWS, DATA, SHIPPED, trace, workload
 from roofline.specs.workload import Poisson, Recorded
 
 SHARED = Path(__file__).parents[3] / "shared" / "serving" / "traces"
@@ -112,6 +112,25 @@ def test_a_long_trace_is_read_in_parts_that_join(tmp_path: Path) -> None:
                                   "2024-05-10 02:00:01+02:00,1,1\n2024-05-10T00:00:03.25Z,1,1\n"))  # fmt: skip
     assert isinstance(zoned.arrivals, Recorded)
     assert zoned.arrivals.arrival_s.tolist() == [0.0, 0.5, 2.75]
+
+
+def test_good_lines_are_read_at_once_and_one_that_is_not_says_where(tmp_path: Path) -> None:
+    """Every fourth request failed. The last line of the second part is the one that is wrong, after a header."""
+    n = 2 * _LINES
+    rows = [f'{i},"{i % 50 + 1}",{i % 4},chat, of a kind' for i in range(n)]
+    kept = [i for i in range(n) if i % 4]
+    head = "arrival_s,prompt_tokens,output_tokens,kind\n"
+    found = trace(_file(tmp_path, head + "\n".join(rows)))
+    assert found.prompt_tokens.tolist() == [i % 50 + 1 for i in kept]
+    assert found.output_tokens.tolist() == [i % 4 for i in kept]
+    assert isinstance(found.arrivals, Recorded)
+    assert found.arrivals.arrival_s.tolist() == [i - 1.0 for i in kept]
+    for last, said in (("9,1,0.5", "output_tokens: .* got '0.5'"), (f"{n},0,1", "prompt_tokens: .* from 1 .* got '0'"),
+                       ("0,1,1", "arrival_s: earlier"), ("inf,1,1", "expected seconds, got 'inf'")):  # fmt: skip
+        with pytest.raises(SpecError, match=rf"line {n + 1}: .*{said}"):
+            trace(_file(tmp_path, head + "\n".join([*rows[:-1], last])))
+    text = [*rows[: _LINES + 9], f'{n},7,8,"a text\n\nof many lines"', f"{n},9,1,x"]  # quoted, in the second part
+    assert trace(_file(tmp_path, head + "\n".join(text))).prompt_tokens[-2:].tolist() == [7, 9]
 
 
 def test_a_compressed_trace_is_read_as_it_is_and_a_broken_one_refused(tmp_path: Path) -> None:
