@@ -23,7 +23,7 @@ from roofline.errors import Unsupported
 from roofline.num import Num
 from roofline.specs.deployment import Deployment
 from roofline.timing.laws import PassLaw, pass_law
-from roofline.timing.steplaw import Chunk, Window, written
+from roofline.timing.steplaw import Chunk, Part, Window, written
 from roofline.work.count import rows_of
 from roofline.work.routing import Busiest, Touched
 from roofline.work.sight import Sight
@@ -35,6 +35,7 @@ __all__ = ["DeploymentLaw", "step_law"]
 Floats = NDArray[np.float64]
 
 _OF_TOWERS = ("memory", "made", "crossed")
+_NO_CHUNK = (0.0, 0.0, 0.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ class DeploymentLaw:
     windows : tuple of Window
         Those its layers see through.
     stages : tuple
-        The function of each pipeline stage, for numbers and for runs of steps.
+        The function of each pipeline stage, for numbers and for arrays.
     n_micro : int
         Most microbatches the decodes are cut into; 1 without a pipeline [1].
 
@@ -65,36 +66,40 @@ class DeploymentLaw:
         """One step  [s]."""
         if len(self.stages) == 1:
             return self.stages[0][0](n_decodes, context, within, chunks)
-        n, others = self._cut(n_decodes)
+        n_micro = max(1, min(self.n_micro, n_decodes))
+        n = ceil(n_decodes / n_micro)
         share = n / max(n_decodes, 1)
         decodes = (n, context * share, [w * share for w in within])
         loaded = [one(*decodes, chunks) for one, _ in self.stages]
-        most = max(loaded)
-        if others:
-            most = max(t + others * one(*decodes, ()) for t, (one, _) in zip(loaded, self.stages, strict=True))
-        return max(sum(loaded), most)
+        others = [one(*decodes, ()) for one, _ in self.stages] if chunks and n_micro > 1 else loaded
+        return max(sum(loaded), *(t + (n_micro - 1) * o for t, o in zip(loaded, others, strict=True)))
 
     def decoding(
         self, n_decodes: int, context: int, within: Sequence[int], growing: Sequence[int], n_steps: int
     ) -> Floats:
         """So many steps of the same decodes, one after another  [s]."""
-        step = np.arange(n_steps)
-        contexts = context + n_decodes * step
+        step = np.arange(n_steps, dtype=np.float64)
         seen = [w + g * step for w, g in zip(within, growing, strict=True)]
-        if len(self.stages) == 1:
-            return self.stages[0][1](n_decodes, contexts, seen, ())
-        n, others = self._cut(n_decodes)
-        share = n / max(n_decodes, 1)
-        each = [many(n, contexts * share, [w * share for w in seen], ()) for _, many in self.stages]
-        through: Floats = np.asarray(sum(each))
-        for t in each:
-            through = np.maximum(through, t + others * t)
-        return through
+        n = ceil(n_decodes / max(1, min(self.n_micro, n_decodes)))
+        return self._round(n_decodes, n, context + n_decodes * step, seen, *_NO_CHUNK)
 
-    def _cut(self, n_decodes: int) -> tuple[int, int]:
-        """Decodes of the fullest microbatch, and how many others there are."""
-        n_micro = max(1, min(self.n_micro, n_decodes))
-        return ceil(n_decodes / n_micro), n_micro - 1
+    def alike(self, n_decodes: Num, context: Num, within: Sequence[Num], n_chunks: Num, chunk: Part) -> Floats:
+        """Steps with so many decodes and so many chunks that are alike, any of them a fraction; arrays  [s]."""
+        fullest = np.maximum(n_decodes / np.clip(n_decodes, 1.0, self.n_micro), np.minimum(n_decodes, 1.0))
+        return self._round(n_decodes, fullest, context, within, n_chunks, *chunk)
+
+    def _round(self, n_decodes: Num, n: Num, context: Num, within: Sequence[Num], n_chunks: Num, *chunk: Num) -> Floats:
+        """A step, of n decodes in the fullest microbatch: arrays."""
+        if len(self.stages) == 1:
+            return np.asarray(self.stages[0][1](n_decodes, context, within, n_chunks, *chunk))
+        others = np.clip(n_decodes, 1.0, self.n_micro) - 1.0
+        share = n / np.maximum(n_decodes, 1e-9)
+        decodes = (n, context * share, [w * share for w in within])
+        loaded = [many(*decodes, n_chunks, *chunk) for _, many in self.stages]
+        through: Floats = np.asarray(sum(loaded))
+        for t, (_, many) in zip(loaded, self.stages, strict=True):
+            through = np.maximum(through, t + others * many(*decodes, *_NO_CHUNK))
+        return through
 
 
 @lru_cache(maxsize=512)
@@ -170,14 +175,19 @@ def _windows_of(key: Key) -> Iterable[Window]:
 def _function(
     law: PassLaw, windows: tuple[Window, ...], n_ranks: int
 ) -> tuple[Callable[..., float], Callable[..., Floats]]:
-    """A stage's seconds as a function of (b, c, w, chunks): for numbers, and for arrays of steps without chunks."""
+    """A stage's seconds as a function of (b, c, w, chunks); and of arrays, with n chunks alike, of (b, c, w, n, x, s, e)."""
     known: dict[str, Any] = {}
+    of_arrays: dict[str, Any] = {"max": np.maximum, "min": np.minimum}
     names: dict[Hashable, str] = {}
-    decodes, chunks, after = [], [], []
+    decodes: list[str] = []
+    chunks: list[str] = []
+    alike: list[str] = []
+    after: list[str] = []
     for i, key in enumerate(_keys(law)):
         name = names[key] = f"k{i}"
         if base := _base(key):
-            known[f"f{i}"] = _of_sum(key)
+            of_arrays[f"f{i}"] = _of_sum(key)
+            known[f"f{i}"] = lru_cache(maxsize=65536)(of_arrays[f"f{i}"])  # for steps that have the same number again
             after.append(f"{name} = f{i}({names[base[0]]})")
             continue
         once = isinstance(key, Sum) and key.name in ("asked", "busy")  # a yes or no of the whole pass
@@ -189,17 +199,23 @@ def _function(
             known[f"p{i}"], there = _one_chunk(key), f"p{i}(x, s, e)"
         decodes.append(f"{name} = {wide}({here})")
         if once:
-            chunks.append(f"{name} = max({name}, {there})")
+            chunks.append(f"    {name} = max({name}, {there})")
+            alike.append(f"{name} = max({name}, min(n, 1)*({there}))")
         elif there != "0.0":
-            chunks.append(f"{name} += {wide}({there})")
-    body = [*decodes, "for x, s, e in chunks:", *(f"    {line}" for line in chunks or ["pass"]), *after]
-    source = "\n".join(
-        ["def law(b, c, w, chunks):", *(f"    {line}" for line in (*body, f"return {written(law, names)}"))]
-    )
-    one, many = dict(known), known | {"max": np.maximum, "min": np.minimum}
-    for space in (one, many):
-        exec(compile(source, "<step law>", "exec"), space)
-    return one["law"], many["law"]
+            chunks.append(f"    {name} += {wide}({there})")
+            alike.append(f"{name} = {name} + {wide}n*({there})")
+    after.append(f"return {written(law, names)}")
+    loop = ["for x, s, e in chunks:", *chunks] if chunks else []
+    one = _defined("b, c, w, chunks", [*decodes, *loop, *after], known)
+    return one, _defined("b, c, w, n, x, s, e", [*decodes, *alike, *after], known | of_arrays)
+
+
+def _defined(arguments: str, body: Sequence[str], names: dict[str, Any]) -> Callable[..., Any]:
+    source = "\n    ".join([f"def law({arguments}):", *body])
+    space = dict(names)
+    exec(compile(source, "<step law>", "exec"), space)
+    law: Callable[..., Any] = space["law"]
+    return law
 
 
 def _of_decodes(key: Key, windows: tuple[Window, ...]) -> str | None:
@@ -230,7 +246,7 @@ def _of_chunk(key: Key) -> str | None:
             if inner is None or pairs is None:
                 return None
             sign = "<" if key.form == "expanded" else ">="
-            return f"({inner}) if s*{key.per_past!r} {sign} ({pairs})*{key.per_pair!r} else 0.0"
+            return f"({inner}) * (s*{key.per_past!r} {sign} ({pairs})*{key.per_pair!r})"
         case Sum() if key.stream in ("inputs", "informed") or key.name in _OF_TOWERS:
             return "0.0"
         case Sum() if key.stream in ("text", "replica"):
@@ -283,29 +299,30 @@ def _pairs(sight: Sight) -> str | None:
     return f"{within}*s + {within}*({within} + 1)*0.5 + (x - {within})*{sight.window}"
 
 
-def _decodes_alike(key: Key) -> Callable[[float, Num], Num]:
+def _decodes_alike(key: Key) -> Callable[[Num, Num], Num]:
     """Of so many decodes of their mean context, what the key itself says."""
 
-    def decodes(b: float, c: Num) -> Num:
-        return key.over((Seqs.of_checked(n_seq=float(b), n_new=1.0, n_past=c / b - 1.0),)) if b else 0.0
+    def decodes(b: Num, c: Num) -> Num:
+        mean = np.maximum(c / np.maximum(b, 1e-9) - 1.0, 0.0)
+        return key.over((Seqs.of_checked(n_seq=np.asarray(b, float), n_new=1.0, n_past=mean),))
 
     return decodes
 
 
-def _one_chunk(key: Key) -> Callable[[int, int, bool], Num]:
+def _one_chunk(key: Key) -> Callable[[Num, Num, Num], Num]:
     """Of one chunk, what the key itself says."""
 
-    def chunk(x: int, s: int, e: bool) -> Num:
-        return key.over((Seqs.of_checked(n_seq=1.0, n_new=float(x), n_past=float(s), n_logits=float(e)),))
+    def chunk(x: Num, s: Num, e: Num) -> Num:
+        x, s, e = (np.asarray(v, float)[()] for v in (x, s, e))
+        return key.over((Seqs.of_checked(n_seq=1.0, n_new=x, n_past=s, n_logits=e),))
 
     return chunk
 
 
-def _of_sum(key: Key) -> Callable[[float], float]:
-    """A key that depends on one number of the whole step, kept for the steps that have it again."""
+def _of_sum(key: Key) -> Callable[[Num], Num]:
+    """A key that depends on one number of the whole step."""
 
-    @lru_cache(maxsize=65536)
-    def of_sum(value: float) -> float:
-        return float(key.over((Seqs.of_checked(n_seq=float(value), n_new=1.0, n_past=0.0),)))
+    def of_sum(value: Num) -> Num:
+        return key.over((Seqs.of_checked(n_seq=np.asarray(value, float)[()], n_new=1.0, n_past=0.0),))
 
     return of_sum

@@ -15,12 +15,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.ledger import Linear
+from roofline.num import Num
 from roofline.timing.laws import PassLaw
 
-__all__ = ["Chunk", "PlainLaw", "StepLaw", "Window", "written"]
+__all__ = ["Chunk", "Part", "PlainLaw", "StepLaw", "Window", "written"]
 
 Chunk: TypeAlias = tuple[int, int, bool]
 """Part of a prompt: tokens read in this step, tokens of it cached before, whether the prompt ends with it."""
+
+
+Part: TypeAlias = tuple[Num, Num, Num]
+"""The same of chunks that are alike: mean tokens, mean tokens before, the share that end their prompts."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -57,6 +62,11 @@ class StepLaw(Protocol):
         `growing` are the decodes, for every window, that see a token more from step to step. To the last bit what `seconds`
         says of each.
         """
+
+    def alike(
+        self, n_decodes: Num, context: Num, within: Sequence[Num], n_chunks: Num, chunk: Part
+    ) -> NDArray[np.float64]:
+        """Steps with so many decodes and so many chunks that are alike, any of them a fraction; arrays  [s]."""
 
 
 def written(law: PassLaw, names: Mapping[Hashable, str]) -> str:
@@ -151,5 +161,17 @@ class PlainLaw:
         contexts = context + n_decodes * np.arange(n_steps)
         flops = 2 * self.matmul_params * n_decodes + 4 * self.n_layers * self.heads_dim * contexts
         moved = self.weight_bytes + self.kv_bytes_per_token * (contexts + n_decodes)
+        slower = np.maximum(flops / self.peak_flops_per_s, moved / self.hbm_bytes_per_s)
+        return np.asarray(self.step_s + slower, dtype=np.float64)
+
+    def alike(
+        self, n_decodes: Num, context: Num, within: Sequence[Num], n_chunks: Num, chunk: Part
+    ) -> NDArray[np.float64]:
+        """Steps with so many decodes and so many chunks that are alike  [s]."""
+        x, before, _ = chunk
+        rows = n_decodes + n_chunks * x
+        pairs = n_chunks * (x * before + x * (x + 1.0) * 0.5)
+        flops = 2.0 * self.matmul_params * rows + 4.0 * self.n_layers * self.heads_dim * (context + pairs)
+        moved = self.weight_bytes + self.kv_bytes_per_token * (context + n_chunks * before + rows)
         slower = np.maximum(flops / self.peak_flops_per_s, moved / self.hbm_bytes_per_s)
         return np.asarray(self.step_s + slower, dtype=np.float64)
