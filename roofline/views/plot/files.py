@@ -13,7 +13,7 @@ from typing import Any
 from roofline.errors import SpecError, did_you_mean
 from roofline.specs.catalog import is_folder
 
-__all__ = ["save"]
+__all__ = ["checked", "save"]
 
 SUFFIXES = (".png", ".svg", ".pdf")
 
@@ -35,7 +35,7 @@ def save(ax_or_fig: Any, path: str | os.PathLike[str]) -> Path:
     Path
         Where it was written.
     """
-    target = _checked(path)
+    target = checked(path)
     figure, title, alt = _subject(ax_or_fig)
     data = _rendered(figure, target.suffix.lower(), title, alt)
     _put(target, data)
