@@ -42,7 +42,8 @@ def save(ax_or_fig: Any, path: str | os.PathLike[str]) -> Path:
     return target
 
 
-def _checked(path: str | os.PathLike[str]) -> Path:
+def checked(path: str | os.PathLike[str]) -> Path:
+    """A path that can be written to, as far as can be known before."""
     target = Path(path)
     suffix = target.suffix.lower()
     if suffix not in SUFFIXES:
