@@ -20,6 +20,8 @@ FAINT = 0.55  # of a colour, where the closed form is not trusted
 MOST_TTFT = 60.0  # times its value at no load: higher, the lines leave the axes
 MOST_LIMIT = 2.5  # times what is drawn: a promise of TPOT that is further away is not
 KEY_ROWS = 2
+COVERED_WORD = 1000.0
+HEIGHTS = ((0.03, "bottom"), (0.97, "top"), (0.5, "center"), (0.7, "center"), (0.3, "center"), (0.6, "center"))
 MOST_FINE = 300.0  # an axis that spans less has ticks at 1, 2 and 5
 PAST = 1.1  # of saturation, where the axes end: its name stands past its line
 
@@ -128,15 +130,17 @@ def letter_load(ax: Any, curve: LoadCurve, kind: str, look: Look) -> None:
         elif len(xs) > 2 and seen.any():
             around.marks(list(xs[seen]), list(ys[seen]), size=8.0)
     key = _key(ax, curve, kind, look)
-    around.boxes.append(key.get_window_extent().padded(2.0))
+    words = [key.get_window_extent().padded(2.0)]
     saturates = said(look.lang, "saturation", at=sig(curve.saturation))
-    _best(_along(ax, curve.saturation, saturates, ("left",), look), around)
+    _best(_along(ax, curve.saturation, saturates, ("left",), look), around, words)
     if curve.knee is not None and curve.knee < curve.saturation:
-        _best(_along(ax, curve.knee, said(look.lang, "knee", at=sig(curve.knee)), ("right", "left"), look), around)
+        _best(
+            _along(ax, curve.knee, said(look.lang, "knee", at=sig(curve.knee)), ("right", "left"), look), around, words
+        )
     _, per_s = _unit(curve, kind)
     for share, limit in _shown_limits(curve, kind, _top(curve, kind)).items():
         text = said(look.lang, "slo", share=share, limit=format_si(limit, "s"))
-        _best(_over(ax, limit * per_s, text, look), around)
+        _best(_over(ax, limit * per_s, text, look), around, words)
 
 
 def _along(ax: Any, x: float, text: str, sides: tuple[str, ...], look: Look) -> list[Any]:
@@ -146,7 +150,7 @@ def _along(ax: Any, x: float, text: str, sides: tuple[str, ...], look: Look) -> 
             text, (x, height), xycoords=("data", "axes fraction"), xytext=(-2.0 if ha == "right" else 2.5, 0.0),
             textcoords="offset points", rotation=90, ha=ha, va=va, zorder=8, **look.text,
         )
-        for height, va in ((0.03, "bottom"), (0.97, "top"), (0.5, "center"), (0.7, "center"), (0.3, "center"))
+        for height, va in HEIGHTS
         for ha in sides
     ]  # fmt: skip
 
@@ -163,14 +167,15 @@ def _over(ax: Any, y: float, text: str, look: Look) -> list[Any]:
     ]  # fmt: skip
 
 
-def _best(tries: list[Any], around: Obstacles) -> None:
-    """Keep the one that covers least, the first of those alike."""
-    costs = [around.cost(label.get_window_extent()) for label in tries]
-    best = tries[int(np.argmin(costs))]
-    for label in tries:
-        if label is not best:
+def _best(tries: list[Any], around: Obstacles, words: list[Any]) -> None:
+    """Keep the one that covers least, other words least of all, the first of those alike."""
+    boxes = [label.get_window_extent() for label in tries]
+    costs = [around.cost(box) + COVERED_WORD * sum(bool(box.overlaps(word)) for word in words) for box in boxes]
+    best = int(np.argmin(costs))
+    for i, label in enumerate(tries):
+        if i != best:
             label.remove()
-    around.boxes.append(best.get_window_extent())
+    words.append(boxes[best])
 
 
 def _key(ax: Any, curve: LoadCurve, kind: str, look: Look) -> Any:
