@@ -16,7 +16,7 @@ CHAT = rl.Workload.fixed(prompt_tokens=1024, output_tokens=128)
 
 
 def deployment(**engine: int) -> rl.Deployment:
-    own = rl.engine("vllm").varied(**engine)  # type: ignore[arg-type]
+    own = rl.engine("vllm").varied(**engine)
     return rl.Deployment(model=rl.model("llama-3.1-8b"), hardware=rl.hardware("h100-sxm-80gb"), engine=own)
 
 

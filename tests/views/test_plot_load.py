@@ -51,8 +51,13 @@ def points() -> rl.Serving:
     return rl.serve(s.deployment, CHAT, rate_per_s=rates, method="simulation", n_requests=300, n_runs=2)
 
 
-def lines_of(ax: Any) -> dict[str, tuple[Any, Any]]:
+def lines_of(ax: Any) -> dict[str, tuple[Any, ...]]:
     return {str(line.get_label()): tuple(np.asarray(v, dtype=float) for v in line.get_data()) for line in ax.lines}
+
+
+def errors_of(ax: Any, i: int) -> Any:
+    """Error bars, from end to end, of the percentiles in order."""
+    return ax.collections[i].get_segments()
 
 
 def title_of(ax: Any) -> str:
@@ -139,7 +144,7 @@ def test_simulated_points_stand_over_the_lines_with_their_errors() -> None:
         assert ys == pytest.approx(1e3 * np.asarray(getattr(p, f"{kind}_p95_s")))
         (mark,) = [line for line in ax.lines if line.get_label() == "simulated p95"]
         assert mark.get_marker() == marker
-        bars = ax.collections[1].get_segments()  # p50 first
+        bars = errors_of(ax, 1)
         half = 0.5 * (bars[0][1][1] - bars[0][0][1])
         assert half == pytest.approx(1e3 * p.errors[f"{kind}_p95_s"][0])  # type: ignore[index]
 
@@ -270,7 +275,7 @@ def test_texts_keep_clear_of_each_other_and_inside_the_figure(size: Any, with_po
 def test_given_axes_are_drawn_on() -> None:
     figure, axes = plt.subplots(1, 2, figsize=(9, 4), layout="constrained")
     assert rl.plot.load_curve(along(), ax=axes) == tuple(axes)
-    assert plt.get_fignums() == [figure.number]  # type: ignore[attr-defined]
+    assert plt.get_fignums() == [figure.number]
 
 
 # What makes no sense
