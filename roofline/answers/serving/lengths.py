@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -112,6 +112,18 @@ class Lengths:
             answers=_quantiles(answers, N_ANSWERS) if answers.size else np.ones(1),
             answering=answers.size / d.size,
         )
+
+    def prompts_alone(self) -> Lengths:
+        """What a pool that only reads prompts is asked for: the same prompts, and one token of each answer."""
+        return replace(
+            self, decode_mean=0.0, context_mean=self.prompt_mean + 1.0, held_mean=self.prompt_mean,
+            held_square=self.prompt_mean**2 * (1.0 + self.prompt_scv), answers=np.ones(1), answering=0.0,
+        )  # fmt: skip
+
+    def answers_alone(self) -> Lengths:
+        """What a pool that only decodes is asked for: the same answers after the same contexts, with a token to read."""
+        one = np.ones(1)
+        return replace(self, prompt_mean=1.0, prompt_scv=0.0, prompt_p99=1.0, sizes=one, prompts=one, prompt_shares=one)
 
 
 def _between(values: Floats) -> tuple[Floats, Floats]:
