@@ -160,12 +160,12 @@ def test_what_is_dropped_says_why() -> None:
 
 
 def test_recorded_arrivals_are_sized_for_their_fullest_minute() -> None:
-    """Azure's conversations: the fullest minute has 1.54 times the mean (trace_stats of the published trace)."""
+    """Azure's conversations: the fullest minute has 1.54 times the mean (published with the trace; where its minutes begin is not said)."""
     trace = rl.workload("azure-conv")
     asked: dict[str, Any] = {"hardware": [H100], "slo": SLO, "rate_per_s": 40.0, "plans": [rl.Plan()], "simulate": 0,
                              "split": False}  # fmt: skip
     found = size(LLAMA, workload=trace, **asked)
-    assert found.peak_rate_per_s / found.rate_per_s == pytest.approx(1.54, abs=0.01)
+    assert found.peak_rate_per_s / found.rate_per_s == pytest.approx(1.54, abs=0.02)
     best = found.choices[0]
     assert best.n_replicas == math.ceil(1e-9 + found.peak_rate_per_s / best.max_rate_per_s)
     assert best.n_replicas_mean == math.ceil(1e-9 + 40.0 / best.max_rate_per_s) < best.n_replicas
