@@ -35,7 +35,7 @@ _LONG = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(s|min|h|d)")
 
 PlansAsked = Annotated[
     str | None,
-    typer.Option("--plans", help="Layouts of a replica, as tp1,tp2,tp4pp2.  [default: tp 1 to 8; mixtures: dp too]"),
+    typer.Option("--plans", help="Layouts of a replica, as tp1,tp4pp2.  [default: tp 1 to 8; mixtures: dp too]"),
 ]
 WeightsAsked = Annotated[
     str | None, typer.Option("--weights", help="Weight formats to try, as bf16,fp8.  [default: the checkpoint's]")
