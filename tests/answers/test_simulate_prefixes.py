@@ -116,6 +116,22 @@ def test_it_is_the_naive_loop_on_anything_that_shares(case: tuple[Asked, Replica
     _agree(asked, replica, **more)
 
 
+@pytest.mark.parametrize("seed", [*range(8), 25, 149])
+def test_it_is_the_naive_loop_in_a_pool_that_barely_holds_one(seed: int) -> None:
+    """Answers of one token that end together, answers alike, and what comes back from the tier while it is read again."""
+    rng = np.random.default_rng(seed)
+    n, page = 120, int(rng.choice([1, 2]))
+    block = page * int(rng.choice([1, 2]))
+    prompts, outputs = rng.integers(1, 24, n), rng.choice([1, 2, 12], n)
+    asked = list(zip(np.cumsum(rng.choice([0.0, 0.01], n)).tolist(), prompts.tolist(), outputs.tolist(), strict=True))
+    ids = [tuple((rng.random((p + o) // block) < 0.15).astype(int).tolist()) for _, p, o in asked]
+    replica = Replica(
+        kv_tokens=int(rng.integers(36, 60)), page_tokens=page, batch_tokens=int(rng.choice([3, 8, 64])), max_seqs=8,
+        prefix_caching=True, tier_tokens=int(rng.integers(4, 40)), tier_tokens_per_s=1000.0,
+    )  # fmt: skip
+    _agree(asked, replica, block_ids=ids, block_tokens=block)
+
+
 def _apart(n: int) -> tuple[Asked, list[tuple[int, ...]]]:
     """Requests an hour apart that begin as one of a few do, in blocks of 512 tokens."""
     rng = np.random.default_rng(7)
@@ -242,7 +258,7 @@ def test_of_a_sequence_the_end_goes_before_the_beginning() -> None:
 
 
 def test_what_many_share_is_held_once() -> None:
-    """Eight prompts begin with the same 4,096 tokens and each takes 13 pages more: all run at once, where alone two would."""
+    """Eight prompts begin with the same 4,096 tokens and each takes 13 pages more: all run at once, not two."""
     asked = [(0.0, 4200, 100), *[(10.0, 4200, 100)] * 8]
     ids = [tuple(range(8))] * 9
     found = _simulated(asked, Replica(kv_tokens=8700, prefix_caching=True), block_ids=ids)
