@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from roofline.answers.phases import decode, prefill
     from roofline.answers.prediction import Comparison, Prediction, predict
     from roofline.answers.sensitivity import sensitivity
+    from roofline.answers.serving import Serving, serve
     from roofline.answers.speculation import speculate
     from roofline.answers.whatif import vary
     from roofline.errors import PlanError, RooflineError, SpecError, UnknownName, Unsupported
@@ -40,6 +41,9 @@ if TYPE_CHECKING:
     from roofline.specs.offload import Offload
     from roofline.specs.plan import Plan
     from roofline.specs.precision import Precision
+    from roofline.specs.slo import SLO
+    from roofline.specs.traces import workload
+    from roofline.specs.workload import Workload
     from roofline.timing.clock import Timing, clock
     from roofline.timing.efficiency import IDEAL, Efficiency
     from roofline.views import plot
@@ -60,6 +64,7 @@ _HOMES = {
     "answers.phases": ("decode", "prefill"),
     "answers.prediction": ("Comparison", "Prediction", "predict"),
     "answers.sensitivity": ("sensitivity",),
+    "answers.serving": ("Serving", "serve"),
     "answers.speculation": ("speculate",),
     "answers.whatif": ("vary",),
     "errors": ("PlanError", "RooflineError", "SpecError", "UnknownName", "Unsupported"),
@@ -75,6 +80,9 @@ _HOMES = {
     "specs.offload": ("Offload",),
     "specs.plan": ("Plan",),
     "specs.precision": ("Precision",),
+    "specs.slo": ("SLO",),
+    "specs.traces": ("workload",),
+    "specs.workload": ("Workload",),
     "timing.clock": ("Timing", "clock"),
     "timing.efficiency": ("IDEAL", "Efficiency"),
     "views.plot": ("plot",),
@@ -85,6 +93,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "IDEAL",
+    "SLO",
     "Comparison",
     "Deployment",
     "Drafter",
@@ -103,10 +112,12 @@ __all__ = [
     "Prediction",
     "RooflineError",
     "Seqs",
+    "Serving",
     "SpecError",
     "Timing",
     "UnknownName",
     "Unsupported",
+    "Workload",
     "accuracy",
     "cache_ladder",
     "calibrate",
@@ -127,10 +138,12 @@ __all__ = [
     "predict",
     "prefill",
     "sensitivity",
+    "serve",
     "speculate",
     "split",
     "state_bytes",
     "vary",
+    "workload",
 ]
 
 

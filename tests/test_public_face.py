@@ -12,6 +12,7 @@ import roofline
 
 FACE = [
     "IDEAL",
+    "SLO",
     "Comparison",
     "Deployment",
     "Drafter",
@@ -30,10 +31,12 @@ FACE = [
     "Prediction",
     "RooflineError",
     "Seqs",
+    "Serving",
     "SpecError",
     "Timing",
     "UnknownName",
     "Unsupported",
+    "Workload",
     "accuracy",
     "cache_ladder",
     "calibrate",
@@ -54,10 +57,12 @@ FACE = [
     "predict",
     "prefill",
     "sensitivity",
+    "serve",
     "speculate",
     "split",
     "state_bytes",
     "vary",
+    "workload",
 ]
 HEAVY = ("pandas", "matplotlib", "yaml", "rich", "typer", "scipy", "IPython")
 

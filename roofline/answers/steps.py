@@ -23,18 +23,20 @@ from roofline.errors import Unsupported
 from roofline.num import Num
 from roofline.specs.deployment import Deployment
 from roofline.timing.laws import PassLaw, pass_law
-from roofline.timing.steplaw import Chunk, Window, written
+from roofline.timing.steplaw import Chunk, Part, Window, written
 from roofline.work.count import rows_of
 from roofline.work.routing import Busiest, Touched
 from roofline.work.sight import Sight
 from roofline.work.step import Seqs
 from roofline.work.sums import Cheaper, Key, Reached, Sum
 
-__all__ = ["DeploymentLaw", "step_law"]
+__all__ = ["ALIKE", "DeploymentLaw", "Lines", "defined", "keys_of", "pass_laws", "seen_through", "step_law"]
 
 Floats = NDArray[np.float64]
 
 _OF_TOWERS = ("memory", "made", "crossed")
+_NO_CHUNK = (0.0, 0.0, 0.0, 0.0)
+ALIKE = "b, c, w, n, x, s, e"  # decodes, contexts, what windows show; chunks, and tokens, past, ends of one
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,7 @@ class DeploymentLaw:
     windows : tuple of Window
         Those its layers see through.
     stages : tuple
-        The function of each pipeline stage, for numbers and for runs of steps.
+        The function of each pipeline stage, for numbers and for arrays.
     n_micro : int
         Most microbatches the decodes are cut into; 1 without a pipeline [1].
 
@@ -65,41 +67,45 @@ class DeploymentLaw:
         """One step  [s]."""
         if len(self.stages) == 1:
             return self.stages[0][0](n_decodes, context, within, chunks)
-        n, others = self._cut(n_decodes)
+        n_micro = max(1, min(self.n_micro, n_decodes))
+        n = ceil(n_decodes / n_micro)
         share = n / max(n_decodes, 1)
         decodes = (n, context * share, [w * share for w in within])
         loaded = [one(*decodes, chunks) for one, _ in self.stages]
-        most = max(loaded)
-        if others:
-            most = max(t + others * one(*decodes, ()) for t, (one, _) in zip(loaded, self.stages, strict=True))
-        return max(sum(loaded), most)
+        others = [one(*decodes, ()) for one, _ in self.stages] if chunks and n_micro > 1 else loaded
+        return max(sum(loaded), *(t + (n_micro - 1) * o for t, o in zip(loaded, others, strict=True)))
 
     def decoding(
         self, n_decodes: int, context: int, within: Sequence[int], growing: Sequence[int], n_steps: int
     ) -> Floats:
         """So many steps of the same decodes, one after another  [s]."""
-        step = np.arange(n_steps)
-        contexts = context + n_decodes * step
+        step = np.arange(n_steps, dtype=np.float64)
         seen = [w + g * step for w, g in zip(within, growing, strict=True)]
-        if len(self.stages) == 1:
-            return self.stages[0][1](n_decodes, contexts, seen, ())
-        n, others = self._cut(n_decodes)
-        share = n / max(n_decodes, 1)
-        each = [many(n, contexts * share, [w * share for w in seen], ()) for _, many in self.stages]
-        through: Floats = np.asarray(sum(each))
-        for t in each:
-            through = np.maximum(through, t + others * t)
-        return through
+        n = ceil(n_decodes / max(1, min(self.n_micro, n_decodes)))
+        return self._round(n_decodes, n, context + n_decodes * step, seen, *_NO_CHUNK)
 
-    def _cut(self, n_decodes: int) -> tuple[int, int]:
-        """Decodes of the fullest microbatch, and how many others there are."""
-        n_micro = max(1, min(self.n_micro, n_decodes))
-        return ceil(n_decodes / n_micro), n_micro - 1
+    def alike(self, n_decodes: Num, context: Num, within: Sequence[Num], n_chunks: Num, chunk: Part) -> Floats:
+        """Steps with so many decodes and so many chunks that are alike, any of them a fraction; arrays  [s]."""
+        fullest = np.maximum(n_decodes / np.clip(n_decodes, 1.0, self.n_micro), np.minimum(n_decodes, 1.0))
+        return self._round(n_decodes, fullest, context, within, n_chunks, *chunk)
+
+    def _round(self, n_decodes: Num, n: Num, context: Num, within: Sequence[Num], n_chunks: Num, *chunk: Num) -> Floats:
+        """A step, of n decodes in the fullest microbatch: arrays."""
+        if len(self.stages) == 1:
+            return np.asarray(self.stages[0][1](n_decodes, context, within, n_chunks, *chunk))
+        others = np.clip(n_decodes, 1.0, self.n_micro) - 1.0
+        share = n / np.maximum(n_decodes, 1e-9)
+        decodes = (n, context * share, [w * share for w in within])
+        loaded = [many(*decodes, n_chunks, *chunk) for _, many in self.stages]
+        through: Floats = np.asarray(sum(loaded))
+        for t, (_, many) in zip(loaded, self.stages, strict=True):
+            through = np.maximum(through, t + others * many(*decodes, *_NO_CHUNK))
+        return through
 
 
 @lru_cache(maxsize=512)
 def _compiled(laws: tuple[PassLaw, ...], n_ranks: int, n_micro: int) -> DeploymentLaw:
-    windows = tuple(sorted({w for law in laws for key in _keys(law) for w in _windows_of(key)}))
+    windows = seen_through(laws)
     return DeploymentLaw(windows, tuple(_function(law, windows, n_ranks) for law in laws), n_micro)
 
 
@@ -121,21 +127,28 @@ def step_law(deployment: Deployment) -> DeploymentLaw:
     True
     """
     d = deployment
-    elsewhere = elsewhere_of(d)
-    if elsewhere is not None:
+    return _compiled(pass_laws(d), d.plan.dp, 1 if d.plan.pp == 1 else d.plan.microbatches or d.plan.pp)
+
+
+def pass_laws(deployment: Deployment) -> tuple[PassLaw, ...]:
+    """The pass law of every pipeline stage, of what can be simulated under load."""
+    d = deployment
+    if elsewhere_of(d) is not None:
         raise Unsupported("serve: weights or caches in another memory are not simulated under load; ask predict")
     listens = any(layer.cross is not None and not layer.only_with_memory for _, layer in d.model.layer_kinds())
     if not d.model.generates or d.model.reads_a_source or listens:
         raise Unsupported(f"serve: {d.model.id} is no decoder of text, which load is simulated of; ask predict")
     efficiency, chip, how = known_of(d).efficiency, chip_of(d), how_of(d)
-    laws = []
-    for stage in range(d.plan.pp):
-        rows, _ = rows_of(d.model, d.precision, how, d.plan, stage)
-        laws.append(pass_law(rows, chip, efficiency, overlap=d.plan.overlap))
-    return _compiled(tuple(laws), d.plan.dp, 1 if d.plan.pp == 1 else d.plan.microbatches or d.plan.pp)
+    rows = (rows_of(d.model, d.precision, how, d.plan, stage)[0] for stage in range(d.plan.pp))
+    return tuple(pass_law(stage, chip, efficiency, overlap=d.plan.overlap) for stage in rows)
 
 
-def _keys(law: PassLaw) -> tuple[Key, ...]:
+def seen_through(laws: Iterable[PassLaw]) -> tuple[Window, ...]:
+    """The windows that the layers of some laws see through."""
+    return tuple(sorted({w for law in laws for key in keys_of(law) for w in windows_of(key)}))
+
+
+def keys_of(law: PassLaw) -> tuple[Key, ...]:
     """What a law asks of a pass, each once, what is made of others after them."""
     forms = [form for ways, memory in law.contests for form in (*ways, memory)]
     found: dict[Key, None] = {}
@@ -160,7 +173,7 @@ def _base(key: Key) -> tuple[Key, ...]:
             return ()
 
 
-def _windows_of(key: Key) -> Iterable[Window]:
+def windows_of(key: Key) -> Iterable[Window]:
     """The window its decodes are counted within, if any."""
     inner = key.sum if isinstance(key, (Cheaper, Reached)) else key
     if isinstance(inner, Sum) and inner.sight.window is not None and inner.sight.causal:
@@ -170,36 +183,66 @@ def _windows_of(key: Key) -> Iterable[Window]:
 def _function(
     law: PassLaw, windows: tuple[Window, ...], n_ranks: int
 ) -> tuple[Callable[..., float], Callable[..., Floats]]:
-    """A stage's seconds as a function of (b, c, w, chunks): for numbers, and for arrays of steps without chunks."""
-    known: dict[str, Any] = {}
-    names: dict[Hashable, str] = {}
-    decodes, chunks, after = [], [], []
-    for i, key in enumerate(_keys(law)):
-        name = names[key] = f"k{i}"
+    """A stage's seconds as a function of (b, c, w, chunks); and of arrays, with n chunks alike, of (b, c, w, n, x, s, e)."""
+    lines = Lines.of(keys_of(law), windows, "" if n_ranks == 1 else f"{n_ranks} * ")
+    answer = f"return {written(law, lines.names)}"
+    loop = ["for x, s, e in chunks:", *lines.chunks] if lines.chunks else []
+    kept = {name: lru_cache(maxsize=65536)(f) for name, f in lines.of_sums.items()}  # steps have the same numbers again
+    one = defined("b, c, w, chunks", [*lines.decodes, *loop, *lines.after, answer], lines.others | kept)
+    arrays = lines.others | lines.of_sums | {"max": np.maximum, "min": np.minimum}
+    return one, defined(ALIKE, [*lines.decodes, *lines.alike, *lines.after, answer], arrays)
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """The statements that work out keys, under the names they get: of the decodes, of a loop over chunks or of n alike, and
+    of what is a function of those; and the functions they call."""
+
+    names: dict[Hashable, str]
+    decodes: list[str]
+    chunks: list[str]
+    alike: list[str]
+    after: list[str]
+    others: dict[str, Any]
+    of_sums: dict[str, Any]
+
+    @classmethod
+    def of(cls, keys: Iterable[Key], windows: tuple[Window, ...], wide: str) -> Lines:
+        """Of keys in an order in which each stands after what it is a function of; `wide` multiplies those of all ranks."""
+        found = cls({}, [], [], [], [], {}, {})
+        for i, key in enumerate(keys):
+            found._add(f"{i}", key, windows, wide)
+        return found
+
+    def _add(self, i: str, key: Key, windows: tuple[Window, ...], wide: str) -> None:
+        name = self.names[key] = f"k{i}"
         if base := _base(key):
-            known[f"f{i}"] = _of_sum(key)
-            after.append(f"{name} = f{i}({names[base[0]]})")
-            continue
+            self.of_sums[f"f{i}"] = _of_sum(key)
+            self.after.append(f"{name} = f{i}({self.names[base[0]]})")
+            return
         once = isinstance(key, Sum) and key.name in ("asked", "busy")  # a yes or no of the whole pass
-        wide = f"{n_ranks} * " if key.stream == "replica" and n_ranks != 1 and not once else ""
+        times = wide if key.stream == "replica" and not once else ""
         here, there = _of_decodes(key, windows), _of_chunk(key)
         if here is None:
-            known[f"d{i}"], here = _decodes_alike(key), f"d{i}(b, c)"
+            self.others[f"d{i}"], here = _decodes_alike(key), f"d{i}(b, c)"
         if there is None:
-            known[f"p{i}"], there = _one_chunk(key), f"p{i}(x, s, e)"
-        decodes.append(f"{name} = {wide}({here})")
+            self.others[f"p{i}"], there = _one_chunk(key), f"p{i}(x, s, e)"
+        self.decodes.append(f"{name} = {times}({here})")
         if once:
-            chunks.append(f"{name} = max({name}, {there})")
+            self.chunks.append(f"    {name} = max({name}, {there})")
+            self.alike.append(f"{name} = max({name}, min(n, 1)*({there}))")
         elif there != "0.0":
-            chunks.append(f"{name} += {wide}({there})")
-    body = [*decodes, "for x, s, e in chunks:", *(f"    {line}" for line in chunks or ["pass"]), *after]
-    source = "\n".join(
-        ["def law(b, c, w, chunks):", *(f"    {line}" for line in (*body, f"return {written(law, names)}"))]
-    )
-    one, many = dict(known), known | {"max": np.maximum, "min": np.minimum}
-    for space in (one, many):
-        exec(compile(source, "<step law>", "exec"), space)
-    return one["law"], many["law"]
+            self.chunks.append(f"    {name} += {times}({there})")
+            self.alike.append(f"{name} = {name} + {times}n*({there})")
+
+
+def defined(arguments: str, body: Sequence[str], names: dict[str, Any]) -> Callable[..., Any]:
+    """A function of these statements, which call these names."""
+    source = "\n    ".join([f"def law({arguments}):", *body])
+    space = dict(names)
+    exec(compile(source, "<step law>", "exec"), space)
+    law: Callable[..., Any] = space["law"]
+    return law
 
 
 def _of_decodes(key: Key, windows: tuple[Window, ...]) -> str | None:
@@ -216,7 +259,7 @@ def _of_decodes(key: Key, windows: tuple[Window, ...]) -> str | None:
         case Sum(name="asked" | "busy"):
             return "min(b, 1)"
         case Sum() if key.sight.causal and key.stream in ("text", "replica", "wanted", "asked"):
-            context = next((f"w[{windows.index(window)}]" for window in _windows_of(key)), "c")
+            context = next((f"w[{windows.index(window)}]" for window in windows_of(key)), "c")
             return context if key.name in ("pairs", "square") else f"{context} - b"
         case _:
             return None
@@ -230,7 +273,7 @@ def _of_chunk(key: Key) -> str | None:
             if inner is None or pairs is None:
                 return None
             sign = "<" if key.form == "expanded" else ">="
-            return f"({inner}) if s*{key.per_past!r} {sign} ({pairs})*{key.per_pair!r} else 0.0"
+            return f"({inner}) * (s*{key.per_past!r} {sign} ({pairs})*{key.per_pair!r})"
         case Sum() if key.stream in ("inputs", "informed") or key.name in _OF_TOWERS:
             return "0.0"
         case Sum() if key.stream in ("text", "replica"):
@@ -283,29 +326,30 @@ def _pairs(sight: Sight) -> str | None:
     return f"{within}*s + {within}*({within} + 1)*0.5 + (x - {within})*{sight.window}"
 
 
-def _decodes_alike(key: Key) -> Callable[[float, Num], Num]:
+def _decodes_alike(key: Key) -> Callable[[Num, Num], Num]:
     """Of so many decodes of their mean context, what the key itself says."""
 
-    def decodes(b: float, c: Num) -> Num:
-        return key.over((Seqs.of_checked(n_seq=float(b), n_new=1.0, n_past=c / b - 1.0),)) if b else 0.0
+    def decodes(b: Num, c: Num) -> Num:
+        mean = np.maximum(c / np.maximum(b, 1e-9) - 1.0, 0.0)
+        return key.over((Seqs.of_checked(n_seq=np.asarray(b, float), n_new=1.0, n_past=mean),))
 
     return decodes
 
 
-def _one_chunk(key: Key) -> Callable[[int, int, bool], Num]:
+def _one_chunk(key: Key) -> Callable[[Num, Num, Num], Num]:
     """Of one chunk, what the key itself says."""
 
-    def chunk(x: int, s: int, e: bool) -> Num:
-        return key.over((Seqs.of_checked(n_seq=1.0, n_new=float(x), n_past=float(s), n_logits=float(e)),))
+    def chunk(x: Num, s: Num, e: Num) -> Num:
+        x, s, e = (np.asarray(v, float)[()] for v in (x, s, e))
+        return key.over((Seqs.of_checked(n_seq=1.0, n_new=x, n_past=s, n_logits=e),))
 
     return chunk
 
 
-def _of_sum(key: Key) -> Callable[[float], float]:
-    """A key that depends on one number of the whole step, kept for the steps that have it again."""
+def _of_sum(key: Key) -> Callable[[Num], Num]:
+    """A key that depends on one number of the whole step."""
 
-    @lru_cache(maxsize=65536)
-    def of_sum(value: float) -> float:
-        return float(key.over((Seqs.of_checked(n_seq=float(value), n_new=1.0, n_past=0.0),)))
+    def of_sum(value: Num) -> Num:
+        return key.over((Seqs.of_checked(n_seq=np.asarray(value, float)[()], n_new=1.0, n_past=0.0),))
 
     return of_sum

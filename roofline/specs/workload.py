@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -231,9 +231,19 @@ class Workload:
 
     @classmethod
     def of_trace(cls, requests: Requests, *, name: str = "") -> Workload:
-        """The lengths and the blocks of a trace, arriving as they did."""
+        """The lengths and the blocks of a trace, arriving as they did; they wait for no answer."""
+        if requests.follows is not None:
+            raise SpecError("Workload.of_trace: expected requests that follow none; draw from Sessions instead")
         return cls(requests.prompt_tokens, requests.output_tokens, Recorded(requests.arrival_s), name,
                    requests.block_ids, requests.block_tokens)  # fmt: skip
+
+    def arriving(self, arrivals: Arrivals) -> Workload:
+        """The same lengths, arriving another way; the blocks of a trace stay with its own order.
+
+        >>> Workload.fixed(prompt_tokens=10, output_tokens=2).arriving(Gamma(4.0)).arrivals
+        Gamma(scv=4.0)
+        """
+        return replace(self, arrivals=arrivals)
 
     @property
     def mean_prompt_tokens(self) -> float:

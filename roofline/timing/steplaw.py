@@ -15,12 +15,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.ledger import Linear
+from roofline.num import Num
 from roofline.timing.laws import PassLaw
 
-__all__ = ["Chunk", "PlainLaw", "StepLaw", "Window", "written"]
+__all__ = ["Chunk", "MeanLaw", "Part", "PlainLaw", "StepLaw", "Window", "written"]
 
 Chunk: TypeAlias = tuple[int, int, bool]
 """Part of a prompt: tokens read in this step, tokens of it cached before, whether the prompt ends with it."""
+
+
+Part: TypeAlias = tuple[Num, Num, Num]
+"""The same of chunks that are alike: mean tokens, mean tokens before, the share that end their prompts."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -39,12 +44,21 @@ class Window:
         return (context - 1) % self.width + 1 if self.chunked else min(context, self.width)
 
 
-class StepLaw(Protocol):
-    """Seconds of a step, and of a run of steps that only decode."""
+class MeanLaw(Protocol):
+    """Seconds of steps in the mean, over arrays."""
 
     @property
     def windows(self) -> tuple[Window, ...]:
         """The windows its layers see through: it asks what the decodes see through each."""
+
+    def alike(
+        self, n_decodes: Num, context: Num, within: Sequence[Num], n_chunks: Num, chunk: Part
+    ) -> NDArray[np.float64]:
+        """Steps with so many decodes and so many chunks that are alike, any of them a fraction; arrays  [s]."""
+
+
+class StepLaw(MeanLaw, Protocol):
+    """Seconds of a step, and of a run of steps that only decode."""
 
     def seconds(self, n_decodes: int, context: int, within: Sequence[int], chunks: Sequence[Chunk]) -> float:
         """One step: of the decodes, Σ context and, for every window, Σ of what it shows of their contexts  [s]."""
@@ -151,5 +165,17 @@ class PlainLaw:
         contexts = context + n_decodes * np.arange(n_steps)
         flops = 2 * self.matmul_params * n_decodes + 4 * self.n_layers * self.heads_dim * contexts
         moved = self.weight_bytes + self.kv_bytes_per_token * (contexts + n_decodes)
+        slower = np.maximum(flops / self.peak_flops_per_s, moved / self.hbm_bytes_per_s)
+        return np.asarray(self.step_s + slower, dtype=np.float64)
+
+    def alike(
+        self, n_decodes: Num, context: Num, within: Sequence[Num], n_chunks: Num, chunk: Part
+    ) -> NDArray[np.float64]:
+        """Steps with so many decodes and so many chunks that are alike  [s]."""
+        x, before, _ = chunk
+        rows = n_decodes + n_chunks * x
+        pairs = n_chunks * (x * before + x * (x + 1.0) * 0.5)
+        flops = 2.0 * self.matmul_params * rows + 4.0 * self.n_layers * self.heads_dim * (context + pairs)
+        moved = self.weight_bytes + self.kv_bytes_per_token * (context + n_chunks * before + rows)
         slower = np.maximum(flops / self.peak_flops_per_s, moved / self.hbm_bytes_per_s)
         return np.asarray(self.step_s + slower, dtype=np.float64)

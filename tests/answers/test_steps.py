@@ -123,3 +123,23 @@ def test_what_cannot_be_simulated_says_so() -> None:
             step_law(rl.Deployment(model=rl.model(name), hardware=CHIP))
     with pytest.raises(Unsupported, match="another memory"):
         step_law(rl.Deployment(model=rl.model("llama-3.1-8b"), hardware=CHIP, offload="host:0.5"))
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_chunks_that_are_alike_are_so_many_of_them(name: str) -> None:
+    """3 chunks of 500 after 700, of which all end their prompts, beside 7 decodes: as listed one by one."""
+    law = step_law(rl.Deployment(model=rl.model(name), hardware=CHIP, engine="vllm"))
+    within = [7 * w.seen(1000) for w in law.windows]
+    one = law.seconds(7, 7000, within, [(500, 700, True)] * 3)
+    alike = law.alike(
+        np.array([7.0, 7.0]), np.array([7000.0, 7000.0]), [float(w) for w in within], 3.0, (500.0, 700.0, 1.0)
+    )
+    assert alike.tolist() == pytest.approx([one, one], rel=1e-12)
+
+
+def test_microbatches_of_a_fraction_are_those_of_whole_numbers_where_they_are_whole() -> None:
+    law = step_law(rl.Deployment(model=rl.model("llama-3.1-70b"), hardware=CHIP, plan=rl.Plan(pp=4)))
+    for n in (1, 4, 8):
+        assert float(law.alike(float(n), n * 1000.0, (), 0.0, (0.0, 0.0, 0.0))) == law.seconds(n, n * 1000, (), ())
+    loaded = float(law.alike(8.0, 8000.0, (), 1.0, (2048.0, 0.0, 1.0)))
+    assert loaded == pytest.approx(law.seconds(8, 8000, (), [(2048, 0, True)]), rel=1e-12)

@@ -151,6 +151,7 @@ def test_who_follows_whom_is_kept_as_whole_numbers() -> None:
         (lambda: requests(block_ids=((1, 2), (1, 2, 3, 4), ()), block_tokens=16), "got 4 for the 40 tokens of request 1"),
         (lambda: requests(block_tokens=0), r"Requests\(block_tokens\): expected a whole number of at least 1, got 0"),
         (lambda: requests(follows=[-1, 0, 1]), "follows and think_s together"),
+        (lambda: Workload.of_trace(requests(follows=[-1, 0, 1], think_s=[0.0, 1.0, 1.0])), "requests that follow none"),
         (lambda: requests(follows=[-1, 1, 0], think_s=[0.0, 1.0, 1.0]), "an earlier request, or -1 .*, got 1 of request 1"),
         (lambda: requests(follows=[-1, -2, 0], think_s=[0.0, 1.0, 1.0]), "got -2 of request 1"),
         (lambda: requests(follows=[-1, 0, 0], think_s=[0.0, 1.0, -1.0]), r"\(think_s\): expected finite seconds .* got -1"),
