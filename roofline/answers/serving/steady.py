@@ -39,6 +39,7 @@ Floats = NDArray[np.float64]
 MOST_ROUNDS = 200
 TOLERANCE = 1e-6
 _LEAST = 1e-12
+_ONE_MORE = np.array([[1.0], [0.0], [0.0], [0.0]])  # sequences count beside the one that sees them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -377,7 +378,7 @@ def _solved(point: _Point, tolerance: float) -> _Point:
     for _ in range(MOST_ROUNDS):
         state = point.state
         better = point.improved()
-        scale = np.maximum(np.abs(state), _LEAST)
+        scale = np.maximum(np.abs(state), _LEAST) + _ONE_MORE
         change = (better.state - state) / scale
         if float(np.max(np.abs(change))) < tolerance:
             return better

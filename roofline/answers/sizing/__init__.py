@@ -19,7 +19,7 @@ from roofline.answers.sizing.inverse import largest_rate, least_memory_fraction,
 from roofline.answers.sizing.offline import Offline, offline
 from roofline.answers.sizing.pools import Priced, choices_of
 from roofline.answers.sizing.rows import Choice, Sizing
-from roofline.errors import SpecError, require, shown
+from roofline.errors import SpecError, require
 from roofline.num import checked
 from roofline.specs import catalog
 from roofline.specs.arrivals import Recorded

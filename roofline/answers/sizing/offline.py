@@ -45,8 +45,8 @@ class Offline(Answer):
 
 
 def offline(
-    deployment: Deployment, workload: Workload, *, n_requests: int, deadline_s: float | None = None, n_replicas: int | None = None,
-    usd_per_chip_h: float | None = None,
+    deployment: Deployment, workload: Workload, *, n_requests: int, deadline_s: float | None = None,
+    n_replicas: int | None = None, usd_per_chip_h: float | None = None,
 ) -> Offline:  # fmt: skip
     """A job at saturation: the fewest replicas that make a deadline, or what so many take.
 
@@ -93,6 +93,6 @@ def offline(
     usd_h = usd_per_chip_h if usd_per_chip_h is not None else own.low_usd_per_h if own is not None else None
     usd = None if usd_h is None else usd_h * n_chips * n / rate / HOUR_S
     return Offline(
-        n_requests=int(n), n_replicas=count, n_chips=n_chips, seconds=n / rate, requests_per_s=rate, tokens_per_s=rate * tokens,
-        usd=usd, usd_per_mtok=None if usd is None else usd / (n * tokens) * MTOK,
+        n_requests=int(n), n_replicas=count, n_chips=n_chips, seconds=n / rate, requests_per_s=rate,
+        tokens_per_s=rate * tokens, usd=usd, usd_per_mtok=None if usd is None else usd / (n * tokens) * MTOK,
     )  # fmt: skip

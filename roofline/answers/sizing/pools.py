@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil
 from typing import Any, Literal
@@ -15,14 +15,13 @@ from roofline.answers.serving.steady import Rules
 from roofline.answers.sizing.candidates import Candidate, Dropped, formats_of, plan_label
 from roofline.answers.sizing.curves import Curves, Limit, curves
 from roofline.answers.sizing.rows import Choice
-from roofline.answers.sizing.stack import stacked
-from roofline.answers.steps import seen_through, step_law
+from roofline.answers.sizing.stack import Stack, Stages, stacked
+from roofline.answers.steps import seen_through
 from roofline.answers.transfer import kv_transfer
 from roofline.errors import RooflineError, SpecError, shown
 from roofline.specs.hardware import Hardware
 from roofline.specs.slo import SLO
 from roofline.specs.workload import Workload
-from roofline.timing.steplaw import MeanLaw
 
 __all__ = ["Priced", "choices_of"]
 
@@ -116,29 +115,30 @@ def _too_small(c: Candidate, workload: Workload) -> str | None:
 
 
 def _curves(lots: Sequence[list[Candidate]], w: Lengths, asked: tuple[str, ...]) -> list[Curves]:
-    """Those of every lot: all without a pipeline side by side, the others one by one."""
+    """Those of every lot, of as many side by side as have equally many stages."""
     found: dict[int, Curves] = {}
-    plain = [i for i, lot in enumerate(lots) if len(lot[0].laws) == 1]
-    for some in _packed(plain, lots):
-        stack = stacked([lots[i][0].laws[0] for i in some], [lots[i][0].deployment.plan.dp for i in some])
-        lot_of = np.repeat(np.arange(len(some)), [len(lots[i]) for i in some])
-
-        def law(which: NDArray[np.intp], stack: Any = stack, lot_of: NDArray[np.intp] = lot_of) -> MeanLaw:
-            of_points: MeanLaw = stack.of_points(lot_of[which])
-            return of_points
-
-        together = _ranks_added(
-            _asked([c for i in some for c in lots[i]], law, w, asked), [c for i in some for c in lots[i]]
-        )
-        first = 0
-        for i in some:
-            found[i] = _part(together, slice(first, first + len(lots[i])))
-            first += len(lots[i])
-    for i, lot in enumerate(lots):
-        if i not in found:
-            own = step_law(lot[0].deployment)
-            found[i] = _ranks_added(_asked(lot, lambda which, own=own: own, w, asked), lot)  # type: ignore[misc]
+    for n_stages in sorted({len(lot[0].laws) for lot in lots}):
+        alike = [i for i, lot in enumerate(lots) if len(lot[0].laws) == n_stages]
+        for some in _packed(alike, lots):
+            every = [c for i in some for c in lots[i]]
+            law = _side_by_side([lots[i][0] for i in some])
+            lot_of = np.repeat(np.arange(len(some)), [len(lots[i]) for i in some])
+            together = _ranks_added(_asked(every, law, lot_of, w, asked), every)
+            ends = np.cumsum([len(lots[i]) for i in some])
+            found |= {
+                i: _part(together, slice(end - len(lots[i]), end)) for i, end in zip(some, ends.tolist(), strict=True)
+            }
     return [found[i] for i in range(len(lots))]
+
+
+def _side_by_side(firsts: Sequence[Candidate]) -> Stack | Stages:
+    """The laws of lots, each of which has one for all its settings."""
+    ranks = [c.deployment.plan.dp for c in firsts]
+    stages = [stacked([c.laws[j] for c in firsts], ranks) for j in range(len(firsts[0].laws))]
+    if len(stages) == 1:
+        return stages[0]
+    plans = [c.deployment.plan for c in firsts]
+    return Stages(tuple(stages), np.array([float(plan.microbatches or plan.pp) for plan in plans]))
 
 
 def _packed(which: list[int], lots: Sequence[list[Candidate]]) -> Iterator[list[int]]:
@@ -153,14 +153,15 @@ def _packed(which: list[int], lots: Sequence[list[Candidate]]) -> Iterator[list[
 
 
 def _asked(
-    some: Sequence[Candidate], law: Callable[[NDArray[np.intp]], MeanLaw], w: Lengths, asked: tuple[str, ...]
+    some: Sequence[Candidate], law: Stack | Stages, lot_of: NDArray[np.intp], w: Lengths, asked: tuple[str, ...]
 ) -> Curves:
     rules = Rules(
         batch_tokens=np.array([float(c.replica.batch_tokens) for c in some]),
         max_seqs=np.array([float(c.replica.max_seqs) for c in some]),
         kv_tokens=np.array([float(c.replica.n_pages * c.replica.page_tokens) for c in some]),
     )
-    return curves(law, w, rules, asked, request_s=np.array([c.request_s for c in some]))
+    once = np.array([c.request_s for c in some])
+    return curves(lambda which: law.of_points(lot_of[which]), w, rules, asked, request_s=once)
 
 
 def _ranks_added(found: Curves, some: Sequence[Candidate]) -> Curves:
@@ -186,8 +187,8 @@ def _one_pool(c: Candidate, found: Curves, i: int, limit: Limit, q: _Question) -
 
 
 def _choice(
-    c: Candidate, *, n: int, n_mean: int, limit: Limit, found: Curves, i: int, q: _Question, prefill: Candidate | None = None,
-    n_prefill: int = 0, capacity: float | None = None, times: dict[str, float] | None = None,
+    c: Candidate, *, n: int, n_mean: int, limit: Limit, found: Curves, i: int, q: _Question,
+    prefill: Candidate | None = None, n_prefill: int = 0, capacity: float | None = None, times: dict[str, float] | None = None,
 ) -> Choice:  # fmt: skip
     each = q.rate / n
     seen = found.at(i, each) | (times or {})
@@ -246,8 +247,8 @@ def _split(
 
 
 def _passed_on(c: Candidate, w: Lengths) -> tuple[float, float]:
-    """What handing on the cache of a long prompt (the largest of `Lengths.prompts` but the last) adds to a TTFT, each layer's
-    sent while later ones compute [s]; and the requests a replica's links carry [1/s]."""
+    """What handing on the cache of a long prompt adds to a TTFT, each layer's sent while later ones compute [s]; and the
+    requests a replica's links carry [1/s]. Of `Lengths.prompts` the last but one is long."""
     chip = c.deployment.hardware
     long = float(w.prompts[-2] if w.prompts.size > 1 else w.prompts[0])
     sent = kv_transfer(c.deployment, prompt_tokens=np.array([long, w.prompt_mean]), link=chip.links.scale_out)
@@ -311,4 +312,5 @@ def _why_not(found: Curves, limits: Sequence[Limit], slo: SLO) -> str:
     what = {"ttft": "reading a prompt", "tpot": "a token", "itl_": "a gap between tokens", "e2e_": "a request"}[
         name[:4]
     ]
-    return f"{name} of an almost idle replica is {1e3 * least:,.4g} ms, over {1e3 * slo.limits[name]:,.4g}: {what} takes as long"
+    most = 1e3 * slo.limits[name]
+    return f"{name} of an almost idle replica is {1e3 * least:,.4g} ms, over {most:,.4g}: {what} takes as long"

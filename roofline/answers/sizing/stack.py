@@ -19,7 +19,7 @@ from roofline.num import Num
 from roofline.timing.laws import PassLaw
 from roofline.timing.steplaw import Part, Window
 
-__all__ = ["Stack", "stacked"]
+__all__ = ["Stack", "Stages", "stacked"]
 
 Floats = NDArray[np.float64]
 
@@ -85,6 +85,38 @@ class Stack:
             work = work + np.maximum(fastest, memory.at(sums))
         links = self.links.at(sums)
         return np.asarray(work + np.maximum(links * (1.0 - self.overlap), links - work))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stages:
+    """The same of deployments with equally many pipeline stages: a step is a round, as `DeploymentLaw` says."""
+
+    stacks: tuple[Stack, ...]
+    n_micro: Floats
+
+    @property
+    def windows(self) -> tuple[Window, ...]:
+        """Those of the model's layers."""
+        return tuple(sorted({window for stack in self.stacks for window in stack.windows}))
+
+    def of_points(self, which: NDArray[np.intp]) -> Stages:
+        """The law of points, given which of the laws is each one's."""
+        return Stages(tuple(stack.of_points(which) for stack in self.stacks), self.n_micro[which])
+
+    def alike(self, n_decodes: Num, context: Num, within: Sequence[Num], n_chunks: Num, chunk: Part) -> Floats:
+        """Steps with so many decodes and so many chunks that are alike  [s]."""
+        micro = np.clip(n_decodes, 1.0, self.n_micro)
+        n = np.maximum(n_decodes / micro, np.minimum(n_decodes, 1.0))
+        share = n / np.maximum(n_decodes, 1e-9)
+        seen = dict(zip(self.windows, within, strict=True))
+        through: Num = 0.0
+        slowest: Num = 0.0
+        for stack in self.stacks:
+            decodes = (n, context * share, [seen[window] * share for window in stack.windows])
+            loaded = stack.alike(*decodes, n_chunks, chunk)
+            others = stack.alike(*decodes, 0.0, (0.0, 0.0, 0.0))
+            through, slowest = through + loaded, np.maximum(slowest, loaded + (micro - 1.0) * others)
+        return np.asarray(np.maximum(through, slowest))
 
 
 def stacked(laws: Sequence[PassLaw], n_ranks: Sequence[int]) -> Stack:
