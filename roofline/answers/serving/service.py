@@ -41,9 +41,11 @@ def replica_of(
     room = min(1e12, *(chip.kv_tokens for chip in chips))
     if room < page or any(chip.allocated(1.0, 1.0) > chip.budget_bytes for chip in chips):
         return None
-    ask = {"batch_tokens": batch_tokens or (tier.batch_tokens if tier else BATCH_TOKENS),
-           "max_seqs": max_seqs or (tier.max_seqs if tier else MAX_SEQS)}  # fmt: skip
-    return Replica(kv_tokens=int(room), page_tokens=page, max_context_tokens=limit, **ask)
+    return Replica(
+        kv_tokens=int(room), page_tokens=page, max_context_tokens=limit,
+        batch_tokens=batch_tokens or (tier.batch_tokens if tier else BATCH_TOKENS),
+        max_seqs=max_seqs or (tier.max_seqs if tier else MAX_SEQS),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, eq=False)
