@@ -81,7 +81,7 @@ class Lengths:
     @classmethod
     def of(
         cls, prompt_tokens: NDArray[np.int64], output_tokens: NDArray[np.int64], *, windows: Sequence[Window] = (),
-        page_tokens: int = 16,
+        page_tokens: int = 16, n_sizes: int = N_SIZES,
     ) -> Lengths:  # fmt: skip
         """Those of a sample.
 
@@ -106,7 +106,7 @@ class Lengths:
             held_square=float(np.sum(o * held**2) / o.sum()),
             prompt_scv=float(p.var() / p.mean() ** 2),
             prompt_p99=float(np.quantile(p, 0.99)),
-            sizes=_quantiles(p, N_SIZES),
+            sizes=_quantiles(p, n_sizes),
             prompts=prompts,
             prompt_shares=shares,
             answers=_quantiles(answers, N_ANSWERS) if answers.size else np.ones(1),

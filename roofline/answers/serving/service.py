@@ -19,6 +19,7 @@ from roofline.answers.simulate import Replica
 from roofline.answers.steps import DeploymentLaw, step_law
 from roofline.specs.arrivals import Gamma, Poisson, Recorded
 from roofline.specs.deployment import Deployment
+from roofline.specs.engine import ENDLESS
 from roofline.specs.sessions import Sessions
 from roofline.specs.workload import Requests, Workload
 
@@ -41,11 +42,11 @@ def replica_of(
     room = min(1e12, *(chip.kv_tokens for chip in chips))
     if room < page or any(chip.allocated(1.0, 1.0) > chip.budget_bytes for chip in chips):
         return None
-    return Replica(
-        kv_tokens=int(room), page_tokens=page, max_context_tokens=limit,
-        batch_tokens=batch_tokens or (tier.batch_tokens if tier else BATCH_TOKENS),
-        max_seqs=max_seqs or (tier.max_seqs if tier else MAX_SEQS),
-    )  # fmt: skip
+    own = {"batch_tokens": BATCH_TOKENS, "max_seqs": MAX_SEQS}
+    if tier is not None:
+        own = {name: n if (n := getattr(tier, name)) < ENDLESS else usual for name, usual in own.items()}
+    return Replica(kv_tokens=int(room), page_tokens=page, max_context_tokens=limit,
+                   batch_tokens=batch_tokens or own["batch_tokens"], max_seqs=max_seqs or own["max_seqs"])  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, eq=False)

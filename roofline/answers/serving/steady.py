@@ -288,7 +288,7 @@ def _full_places(law: MeanLaw, w: Lengths, most: Floats, room: Floats, tolerance
         )
         reading_s = mixed(law, w, most, room, chunks, w.prompt_mean / kappa, full).mean
         reading = np.minimum(rate * step * kappa, 1.0)
-        before, step = step, 0.5 * (step + (1.0 - reading) * decode + reading * reading_s)
+        before, step = step, 0.2 * step + 0.8 * ((1.0 - reading) * decode + reading * reading_s)
         if np.max(np.abs(step / before - 1.0)) < tolerance:
             break
     return np.asarray(most / (w.decode_mean * step))

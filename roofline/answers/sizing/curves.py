@@ -20,7 +20,7 @@ __all__ = ["Curves", "Limit", "curves"]
 Floats = NDArray[np.float64]
 
 LOADS = np.array([0.02, 0.06, 0.12, 0.2, 0.3, 0.4, 0.5, 0.6, 0.68, 0.75, 0.8, MOST_LOAD])
-ROUGH = 1e-4  # relative; what ranking needs
+ROUGH = 2e-4  # relative; what ranking needs
 
 _ASKED: dict[str, Callable[[Steady, Waits], Floats]] = {
     "ttft_mean_s": lambda s, w: w.mean_s,

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from roofline.answers.offload.cached import sequence_bytes
 from roofline.answers.serving.lengths import Lengths
 from roofline.answers.serving.steady import Rules
 from roofline.answers.sizing.candidates import Candidate, Dropped, formats_of, plan_label
@@ -17,8 +18,9 @@ from roofline.answers.sizing.curves import Curves, Limit, curves
 from roofline.answers.sizing.rows import Choice
 from roofline.answers.sizing.stack import Stack, Stages, stacked
 from roofline.answers.steps import seen_through
-from roofline.answers.transfer import kv_transfer
-from roofline.errors import RooflineError, SpecError, shown
+from roofline.answers.tiers import exposed_seconds
+from roofline.answers.transfer import links_of, wire
+from roofline.errors import SpecError, shown
 from roofline.specs.hardware import Hardware
 from roofline.specs.slo import SLO
 from roofline.specs.workload import Workload
@@ -28,6 +30,7 @@ __all__ = ["Priced", "choices_of"]
 Floats = NDArray[np.float64]
 
 LOT = 128  # candidates at once
+N_SIZES = 4  # kinds of prompts that ranking tells apart
 MOST_REJECTED = 1e-3  # share of requests a replica may be too small for
 HOUR_S, MTOK = 3600.0, 1e6
 
@@ -99,7 +102,9 @@ def choices_of(
 def _lengths(lots: Sequence[list[Candidate]], workload: Workload) -> Lengths:
     windows = seen_through([law for lot in lots for law in lot[0].laws])
     page = lots[0][0].replica.page_tokens
-    return Lengths.of(workload.prompt_tokens, workload.output_tokens, windows=windows, page_tokens=page)
+    return Lengths.of(
+        workload.prompt_tokens, workload.output_tokens, windows=windows, page_tokens=page, n_sizes=N_SIZES
+    )
 
 
 def _too_small(c: Candidate, workload: Workload) -> str | None:
@@ -188,7 +193,8 @@ def _one_pool(c: Candidate, found: Curves, i: int, limit: Limit, q: _Question) -
 
 def _choice(
     c: Candidate, *, n: int, n_mean: int, limit: Limit, found: Curves, i: int, q: _Question,
-    prefill: Candidate | None = None, n_prefill: int = 0, capacity: float | None = None, times: dict[str, float] | None = None,
+    prefill: Candidate | None = None, n_prefill: int = 0, capacity: float | None = None,
+    times: dict[str, float] | None = None,
 ) -> Choice:  # fmt: skip
     each = q.rate / n
     seen = found.at(i, each) | (times or {})
@@ -218,11 +224,11 @@ def _split(
     others = tuple(n for n in q.slo.limits if not n.startswith("ttft"))
     reading = _curves(lots, w.prompts_alone(), ttft or ("ttft_mean_s",))
     decoding = _curves(lots, w.answers_alone(), others)
-    for lot, read, decode in zip(lots, reading, decoding, strict=True):
-        try:
-            passed_s, most = _passed_on(lot[0], w)
-        except RooflineError:  # no link out of the node is on record
+    alone = _long_prompt_s(lots, w)
+    for lot, read, decode, reading_s in zip(lots, reading, decoding, alone, strict=True):
+        if lot[0].deployment.hardware.links.scale_out is None:  # no link out of the node is on record
             continue
+        passed_s, most = _passed_on(lot[0], w, reading_s)
         later = Curves(
             rate_per_s=read.rate_per_s, saturation_per_s=read.saturation_per_s, n_seq=read.n_seq,
             times={n: v + passed_s for n, v in read.times.items()}, cache_full=read.cache_full, slots_full=read.slots_full,
@@ -246,14 +252,31 @@ def _split(
         )  # fmt: skip
 
 
-def _passed_on(c: Candidate, w: Lengths) -> tuple[float, float]:
-    """What handing on the cache of a long prompt adds to a TTFT, each layer's sent while later ones compute [s]; and the
-    requests a replica's links carry [1/s]. Of `Lengths.prompts` the last but one is long."""
-    chip = c.deployment.hardware
-    long = float(w.prompts[-2] if w.prompts.size > 1 else w.prompts[0])
-    sent = kv_transfer(c.deployment, prompt_tokens=np.array([long, w.prompt_mean]), link=chip.links.scale_out)
-    exposed, moved = np.asarray(sent.exposed_s), np.asarray(sent.moved_bytes)
-    return float(exposed[0]), float(np.broadcast_to(sent.bytes_per_s, moved.shape)[1] / moved[1])
+def _passed_on(c: Candidate, w: Lengths, reading_s: float) -> tuple[float, float]:
+    """What handing on the cache of a long prompt adds to a TTFT, each layer's sent while later ones compute, for all of
+    which it takes `reading_s` [s]; and the requests a replica's links carry [1/s]."""
+    d = c.deployment
+    rate, latency_s = wire(d.hardware.links.scale_out, latency_s=None)
+    moved = np.asarray(sequence_bytes(d, tokens=np.array([_long(w), w.prompt_mean])))
+    moving_s = moved / (rate * float(links_of(d)))
+    exposed = exposed_seconds(float(moving_s[0]), computing_s=reading_s, n_layers=d.model.n_layers)
+    return float(latency_s + exposed), float(1.0 / moving_s[1])
+
+
+def _long(w: Lengths) -> float:
+    """A long prompt: all but the longest hundredth are shorter  [token]."""
+    return float(w.prompts[-2] if w.prompts.size > 1 else w.prompts[0])
+
+
+def _long_prompt_s(lots: Sequence[list[Candidate]], w: Lengths) -> list[float]:
+    """What reading a long prompt alone takes each lot  [s]."""
+    found = np.zeros(len(lots))
+    for n_stages in sorted({len(lot[0].laws) for lot in lots}):
+        alike = [i for i, lot in enumerate(lots) if len(lot[0].laws) == n_stages]
+        law = _side_by_side([lots[i][0] for i in alike]).of_points(np.arange(len(alike)))
+        none = np.zeros(len(alike))
+        found[alike] = law.alike(none, none, [none for _ in law.windows], 1.0, (_long(w), 0.0, 1.0))
+    return [float(seconds) for seconds in found]
 
 
 def _points(c: Candidate, found: Curves, i: int, q: _Question) -> list[dict[str, Any]]:

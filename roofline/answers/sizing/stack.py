@@ -42,10 +42,11 @@ class _Form:
         return _Form(self.constant[which], tuple((i, values[which]) for i, values in self.terms))
 
     def at(self, sums: Sequence[Num]) -> Num:
-        total: Num = self.constant
+        total: Num | None = self.constant if self.constant.any() else None
         for i, values in self.terms:
-            total = total + values * sums[i]
-        return total
+            term = values * sums[i]
+            total = term if total is None else total + term
+        return 0.0 if total is None else total
 
 
 @dataclass(frozen=True, slots=True, eq=False)
