@@ -13,7 +13,7 @@ from typing import Any
 from roofline.errors import SpecError, did_you_mean
 from roofline.specs.catalog import is_folder
 
-__all__ = ["save"]
+__all__ = ["checked", "save"]
 
 SUFFIXES = (".png", ".svg", ".pdf")
 
@@ -35,14 +35,15 @@ def save(ax_or_fig: Any, path: str | os.PathLike[str]) -> Path:
     Path
         Where it was written.
     """
-    target = _checked(path)
+    target = checked(path)
     figure, title, alt = _subject(ax_or_fig)
     data = _rendered(figure, target.suffix.lower(), title, alt)
     _put(target, data)
     return target
 
 
-def _checked(path: str | os.PathLike[str]) -> Path:
+def checked(path: str | os.PathLike[str]) -> Path:
+    """A path that can be written to, as far as can be known before."""
     target = Path(path)
     suffix = target.suffix.lower()
     if suffix not in SUFFIXES:
