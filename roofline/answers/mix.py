@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from roofline.answers.chunks import first_token
 from roofline.answers.phases import decode
@@ -30,10 +31,14 @@ from roofline.timing.clock import Timing
 
 __all__ = ["HEAVY", "TYPICAL_LOAD", "Mix", "classify"]
 
+Floats = NDArray[np.float64]
+
 HEAVY = 0.6
 """A phase that takes this share of the time or more is the one the workload loads [1]."""
 TYPICAL_LOAD = 0.8
 """Of saturation, where the batch is taken that a busy replica decodes [1]."""
+SIZES = 256
+"""Kinds of prompts that are told apart [1]."""
 LONG = 4.0
 """Prompt tokens for each token of an answer from which prompts are called long; below 1, answers are [1]."""
 
@@ -178,7 +183,7 @@ def classify(deployment: Deployment, workload: Workload, *, batch: float | None 
     d, p, o = deployment, workload.prompt_tokens, workload.output_tokens
     w = Lengths.of(p, o)
     n = _typical(d, workload) if batch is None else float(checked(batch, name="batch", low=1.0))
-    sizes = np.maximum(np.rint(w.sizes), 1.0)
+    sizes, shares = _sizes(p)
     read = first_token(d, prompt_tokens=sizes, batch=d.plan.dp)
     mean = first_token(d, prompt_tokens=float(max(np.rint(w.prompt_mean), 1.0)), batch=d.plan.dp)
     step = decode(d, context_tokens=max(w.context_mean - 1.0, 0.0), batch=n)
@@ -186,9 +191,9 @@ def classify(deployment: Deployment, workload: Workload, *, batch: float | None 
     return Mix(
         prompt_mean=w.prompt_mean, output_mean=w.decode_mean + 1.0, **_quantiles(workload),
         longest_tokens=int((p + o).max()), alike=bool(np.ptp(p) == 0 and np.ptp(o) == 0), batch=n,
-        context_mean=w.context_mean, prefill_s=_of_one(read.seconds, d.plan.dp), decode_s=steps * float(step.seconds),
-        prefill_flops=_of_one(read.flops, d.plan.dp), decode_flops=steps * float(step.flops),
-        prefill_bytes=_of_one(read.hbm_bytes, d.plan.dp), decode_bytes=steps * float(step.hbm_bytes),
+        context_mean=w.context_mean, prefill_s=_of_one(read.seconds, shares, d.plan.dp), decode_s=steps * float(step.seconds),
+        prefill_flops=_of_one(read.flops, shares, d.plan.dp), decode_flops=steps * float(step.flops),
+        prefill_bytes=_of_one(read.hbm_bytes, shares, d.plan.dp), decode_bytes=steps * float(step.hbm_bytes),
         prefill_intensity=float(mean.intensity), decode_intensity=float(step.intensity), ridge=float(mean.ridge),
         prefill_bound=str(mean.bound), decode_bound=_bound(step, w.decode_mean),
     )  # fmt: skip
@@ -198,9 +203,22 @@ def _bound(step: Timing, n_steps: float) -> str:
     return str(step.bound) if n_steps else "nothing"
 
 
-def _of_one(quantity: Any, n: int) -> float:
+def _sizes(prompts: NDArray[np.int64]) -> tuple[Floats, Floats]:
+    """The lengths there are and the share of each; of many, the means of as many equal parts as are told apart.
+
+    >>> [v.tolist() for v in _sizes(np.array([300, 100, 100, 100]))]
+    [[100.0, 300.0], [0.75, 0.25]]
+    """
+    sizes, counts = np.unique(prompts, return_counts=True)
+    if sizes.size <= SIZES:
+        return sizes.astype(np.float64), counts / prompts.size
+    parts = np.array_split(np.sort(prompts).astype(np.float64), SIZES)
+    return np.array([np.rint(part.mean()) for part in parts]), np.array([part.size for part in parts]) / prompts.size
+
+
+def _of_one(quantity: Any, shares: Floats, n: int) -> float:
     """The mean over sizes of prompts, of one of n that are read side by side."""
-    return float(np.mean(quantity)) / n
+    return float(np.sum(np.asarray(quantity) * shares)) / n
 
 
 def _quantiles(workload: Workload) -> dict[str, float]:

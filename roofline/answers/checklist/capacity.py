@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.answers.serving.service import Service
-from roofline.answers.serving.steady import Rules, steady
+from roofline.answers.serving.steady import Rules, saturation, steady
+from roofline.answers.serving.waits import waits
 from roofline.specs.workload import Workload
 
 __all__ = ["Capacity", "capacity_of"]
@@ -81,16 +82,16 @@ def capacity_of(service: Service, workload: Workload, *, rate_per_s: float, n_se
     w, r = service.lengths, service.replica
     room = float(r.n_pages * r.page_tokens)
     share = (1.0 - service.rejected) / service.ranks
-    most = float(service.closed(np.array([rate_per_s])).saturation_per_s[0])
+    most = float(saturation(service.law, w, _rules(service))) / share
     rates = np.linspace(HIGHEST / POINTS, HIGHEST, POINTS) * most
-    seqs, spread, held = _states(service, rates, share, room)
+    seqs, spread, held = _states(service, rates * share)
     at = _first(held + Z99 * spread * np.sqrt(w.held_square) - room)
     variance = max(w.held_square - w.held_mean**2, 0.0)
     ends = workload.prompt_tokens + workload.output_tokens - 1  # the last token is given, and kept nowhere
     longest = np.ceil(np.percentile(ends, 95) / r.page_tokens) * r.page_tokens
     mean, above = np.inf, np.inf
     if rate_per_s < most:
-        mean_, above_, _ = (float(v[0]) for v in _states(service, np.array([rate_per_s]), share, room))
+        mean_, above_, _ = (float(v[0]) for v in _states(service, np.array([rate_per_s * share])))
         mean = mean_ if n_seq is None else n_seq
         above = above_ * np.sqrt(mean / mean_) if mean_ > 0.0 else above_
     return Capacity(
@@ -118,12 +119,19 @@ def safe_seqs(room: float, mean: float, variance: float) -> float:
     return float(((np.sqrt(bend**2 + 4.0 * mean * room) - bend) / (2.0 * mean)) ** 2)
 
 
-def _states(service: Service, rates: Floats, share: float, room: float) -> tuple[Floats, Floats, Floats]:
-    """Sequences, their standard deviation, and tokens held, of one rank at rates of the service."""
+def _rules(service: Service) -> Rules:
     r = service.replica
-    rules = Rules.of(batch_tokens=r.batch_tokens, max_seqs=r.max_seqs, kv_tokens=room)
-    state = steady(service.law, service.lengths, rules, rates * share)
-    return state.n_seq, np.sqrt(np.maximum(state.n_seq * state.dispersion, 1.0)), service.closed(rates).kv_tokens
+    return Rules.of(batch_tokens=r.batch_tokens, max_seqs=r.max_seqs, kv_tokens=r.n_pages * r.page_tokens)
+
+
+def _states(service: Service, rates: Floats) -> tuple[Floats, Floats, Floats]:
+    """Sequences that decode, their standard deviation, and tokens held by them and by prompts being read, of one rank."""
+    w = service.lengths
+    state = steady(service.law, w, _rules(service), rates)
+    wait = waits(state)
+    reading = rates * np.sum(wait.shares * wait.own_s, axis=0)
+    spread = np.sqrt(np.maximum(state.n_seq * state.dispersion, 1.0))
+    return state.n_seq, spread, state.n_seq * w.held_mean + reading * w.prompt_mean
 
 
 def _first(over: Floats) -> float | None:
