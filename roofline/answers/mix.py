@@ -191,7 +191,8 @@ def classify(deployment: Deployment, workload: Workload, *, batch: float | None 
     return Mix(
         prompt_mean=w.prompt_mean, output_mean=w.decode_mean + 1.0, **_quantiles(workload),
         longest_tokens=int((p + o).max()), alike=bool(np.ptp(p) == 0 and np.ptp(o) == 0), batch=n,
-        context_mean=w.context_mean, prefill_s=_of_one(read.seconds, shares, d.plan.dp), decode_s=steps * float(step.seconds),
+        context_mean=w.context_mean,
+        prefill_s=_of_one(read.seconds, shares, d.plan.dp), decode_s=steps * float(step.seconds),
         prefill_flops=_of_one(read.flops, shares, d.plan.dp), decode_flops=steps * float(step.flops),
         prefill_bytes=_of_one(read.hbm_bytes, shares, d.plan.dp), decode_bytes=steps * float(step.hbm_bytes),
         prefill_intensity=float(mean.intensity), decode_intensity=float(step.intensity), ridge=float(mean.ridge),

@@ -39,8 +39,8 @@ def asked(rate: float, w: Workload = SPREAD, d: rl.Deployment | None = None, **m
 
 
 def test_room_by_hand() -> None:
-    """Prompts of 2,048 and answers of 256 hold 2,048 + 128 = 2,176 tokens in the mean, 136 pages of 16, and 2,303 at the end,
-    144 pages: of the pages the engine has, so many requests.
+    """Prompts of 2,048 and answers of 256 hold 2,048 + 128 = 2,176 tokens in the mean, 136 pages of 16, and 2,303 at the
+    end, 144 pages: of the pages the engine has, so many requests.
     """
     s = service(deployment(), Workload.fixed(prompt_tokens=2048, output_tokens=256))
     room = capacity_of(s, Workload.fixed(prompt_tokens=2048, output_tokens=256), rate_per_s=1.0)
