@@ -30,12 +30,13 @@ from roofline.work.sight import Sight
 from roofline.work.step import Seqs
 from roofline.work.sums import Cheaper, Key, Reached, Sum
 
-__all__ = ["DeploymentLaw", "step_law"]
+__all__ = ["ALIKE", "DeploymentLaw", "Lines", "defined", "keys_of", "pass_laws", "seen_through", "step_law"]
 
 Floats = NDArray[np.float64]
 
 _OF_TOWERS = ("memory", "made", "crossed")
 _NO_CHUNK = (0.0, 0.0, 0.0, 0.0)
+ALIKE = "b, c, w, n, x, s, e"  # decodes, contexts, what windows show; chunks, and tokens, past, ends of one
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +105,7 @@ class DeploymentLaw:
 
 @lru_cache(maxsize=512)
 def _compiled(laws: tuple[PassLaw, ...], n_ranks: int, n_micro: int) -> DeploymentLaw:
-    windows = tuple(sorted({w for law in laws for key in _keys(law) for w in _windows_of(key)}))
+    windows = seen_through(laws)
     return DeploymentLaw(windows, tuple(_function(law, windows, n_ranks) for law in laws), n_micro)
 
 
@@ -126,21 +127,28 @@ def step_law(deployment: Deployment) -> DeploymentLaw:
     True
     """
     d = deployment
-    elsewhere = elsewhere_of(d)
-    if elsewhere is not None:
+    return _compiled(pass_laws(d), d.plan.dp, 1 if d.plan.pp == 1 else d.plan.microbatches or d.plan.pp)
+
+
+def pass_laws(deployment: Deployment) -> tuple[PassLaw, ...]:
+    """The pass law of every pipeline stage, of what can be simulated under load."""
+    d = deployment
+    if elsewhere_of(d) is not None:
         raise Unsupported("serve: weights or caches in another memory are not simulated under load; ask predict")
     listens = any(layer.cross is not None and not layer.only_with_memory for _, layer in d.model.layer_kinds())
     if not d.model.generates or d.model.reads_a_source or listens:
         raise Unsupported(f"serve: {d.model.id} is no decoder of text, which load is simulated of; ask predict")
     efficiency, chip, how = known_of(d).efficiency, chip_of(d), how_of(d)
-    laws = []
-    for stage in range(d.plan.pp):
-        rows, _ = rows_of(d.model, d.precision, how, d.plan, stage)
-        laws.append(pass_law(rows, chip, efficiency, overlap=d.plan.overlap))
-    return _compiled(tuple(laws), d.plan.dp, 1 if d.plan.pp == 1 else d.plan.microbatches or d.plan.pp)
+    rows = (rows_of(d.model, d.precision, how, d.plan, stage)[0] for stage in range(d.plan.pp))
+    return tuple(pass_law(stage, chip, efficiency, overlap=d.plan.overlap) for stage in rows)
 
 
-def _keys(law: PassLaw) -> tuple[Key, ...]:
+def seen_through(laws: Iterable[PassLaw]) -> tuple[Window, ...]:
+    """The windows that the layers of some laws see through."""
+    return tuple(sorted({w for law in laws for key in keys_of(law) for w in windows_of(key)}))
+
+
+def keys_of(law: PassLaw) -> tuple[Key, ...]:
     """What a law asks of a pass, each once, what is made of others after them."""
     forms = [form for ways, memory in law.contests for form in (*ways, memory)]
     found: dict[Key, None] = {}
@@ -165,7 +173,7 @@ def _base(key: Key) -> tuple[Key, ...]:
             return ()
 
 
-def _windows_of(key: Key) -> Iterable[Window]:
+def windows_of(key: Key) -> Iterable[Window]:
     """The window its decodes are counted within, if any."""
     inner = key.sum if isinstance(key, (Cheaper, Reached)) else key
     if isinstance(inner, Sum) and inner.sight.window is not None and inner.sight.causal:
@@ -176,41 +184,60 @@ def _function(
     law: PassLaw, windows: tuple[Window, ...], n_ranks: int
 ) -> tuple[Callable[..., float], Callable[..., Floats]]:
     """A stage's seconds as a function of (b, c, w, chunks); and of arrays, with n chunks alike, of (b, c, w, n, x, s, e)."""
-    known: dict[str, Any] = {}
-    of_arrays: dict[str, Any] = {"max": np.maximum, "min": np.minimum}
-    names: dict[Hashable, str] = {}
-    decodes: list[str] = []
-    chunks: list[str] = []
-    alike: list[str] = []
-    after: list[str] = []
-    for i, key in enumerate(_keys(law)):
-        name = names[key] = f"k{i}"
+    lines = Lines.of(keys_of(law), windows, "" if n_ranks == 1 else f"{n_ranks} * ")
+    answer = f"return {written(law, lines.names)}"
+    loop = ["for x, s, e in chunks:", *lines.chunks] if lines.chunks else []
+    kept = {name: lru_cache(maxsize=65536)(f) for name, f in lines.of_sums.items()}  # steps have the same numbers again
+    one = defined("b, c, w, chunks", [*lines.decodes, *loop, *lines.after, answer], lines.others | kept)
+    arrays = lines.others | lines.of_sums | {"max": np.maximum, "min": np.minimum}
+    return one, defined(ALIKE, [*lines.decodes, *lines.alike, *lines.after, answer], arrays)
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """The statements that work out keys, under the names they get: of the decodes, of a loop over chunks or of n alike, and
+    of what is a function of those; and the functions they call."""
+
+    names: dict[Hashable, str]
+    decodes: list[str]
+    chunks: list[str]
+    alike: list[str]
+    after: list[str]
+    others: dict[str, Any]
+    of_sums: dict[str, Any]
+
+    @classmethod
+    def of(cls, keys: Iterable[Key], windows: tuple[Window, ...], wide: str) -> Lines:
+        """Of keys in an order in which each stands after what it is a function of; `wide` multiplies those of all ranks."""
+        found = cls({}, [], [], [], [], {}, {})
+        for i, key in enumerate(keys):
+            found._add(f"{i}", key, windows, wide)
+        return found
+
+    def _add(self, i: str, key: Key, windows: tuple[Window, ...], wide: str) -> None:
+        name = self.names[key] = f"k{i}"
         if base := _base(key):
-            of_arrays[f"f{i}"] = _of_sum(key)
-            known[f"f{i}"] = lru_cache(maxsize=65536)(of_arrays[f"f{i}"])  # for steps that have the same number again
-            after.append(f"{name} = f{i}({names[base[0]]})")
-            continue
+            self.of_sums[f"f{i}"] = _of_sum(key)
+            self.after.append(f"{name} = f{i}({self.names[base[0]]})")
+            return
         once = isinstance(key, Sum) and key.name in ("asked", "busy")  # a yes or no of the whole pass
-        wide = f"{n_ranks} * " if key.stream == "replica" and n_ranks != 1 and not once else ""
+        times = wide if key.stream == "replica" and not once else ""
         here, there = _of_decodes(key, windows), _of_chunk(key)
         if here is None:
-            known[f"d{i}"], here = _decodes_alike(key), f"d{i}(b, c)"
+            self.others[f"d{i}"], here = _decodes_alike(key), f"d{i}(b, c)"
         if there is None:
-            known[f"p{i}"], there = _one_chunk(key), f"p{i}(x, s, e)"
-        decodes.append(f"{name} = {wide}({here})")
+            self.others[f"p{i}"], there = _one_chunk(key), f"p{i}(x, s, e)"
+        self.decodes.append(f"{name} = {times}({here})")
         if once:
-            chunks.append(f"    {name} = max({name}, {there})")
-            alike.append(f"{name} = max({name}, min(n, 1)*({there}))")
+            self.chunks.append(f"    {name} = max({name}, {there})")
+            self.alike.append(f"{name} = max({name}, min(n, 1)*({there}))")
         elif there != "0.0":
-            chunks.append(f"    {name} += {wide}({there})")
-            alike.append(f"{name} = {name} + {wide}n*({there})")
-    after.append(f"return {written(law, names)}")
-    loop = ["for x, s, e in chunks:", *chunks] if chunks else []
-    one = _defined("b, c, w, chunks", [*decodes, *loop, *after], known)
-    return one, _defined("b, c, w, n, x, s, e", [*decodes, *alike, *after], known | of_arrays)
+            self.chunks.append(f"    {name} += {times}({there})")
+            self.alike.append(f"{name} = {name} + {times}n*({there})")
 
 
-def _defined(arguments: str, body: Sequence[str], names: dict[str, Any]) -> Callable[..., Any]:
+def defined(arguments: str, body: Sequence[str], names: dict[str, Any]) -> Callable[..., Any]:
+    """A function of these statements, which call these names."""
     source = "\n    ".join([f"def law({arguments}):", *body])
     space = dict(names)
     exec(compile(source, "<step law>", "exec"), space)
@@ -232,7 +259,7 @@ def _of_decodes(key: Key, windows: tuple[Window, ...]) -> str | None:
         case Sum(name="asked" | "busy"):
             return "min(b, 1)"
         case Sum() if key.sight.causal and key.stream in ("text", "replica", "wanted", "asked"):
-            context = next((f"w[{windows.index(window)}]" for window in _windows_of(key)), "c")
+            context = next((f"w[{windows.index(window)}]" for window in windows_of(key)), "c")
             return context if key.name in ("pairs", "square") else f"{context} - b"
         case _:
             return None

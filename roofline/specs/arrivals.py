@@ -103,7 +103,7 @@ def traffic(arrival_s: Floats) -> dict[str, float]:
     found = {
         "rate_per_s": rate,
         "gap_scv": scv(np.diff(arrival_s)),
-        "peak_minute_over_mean": float(minutes.max() / minutes.mean()),
+        "peak_minute_over_mean": max(float(minutes.max()) / (rate * MINUTE_S), 1.0),
     }
     for seconds in (1, 10, 60):
         counts = _windows(arrival_s, float(seconds))

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, fields
 
-from roofline.errors import SpecError, shown
+from roofline.errors import SpecError, did_you_mean, shorten, shown
+from roofline.units import SECONDS
+from roofline.units import parse as parse_unit
 
 __all__ = ["SLO"]
 
@@ -42,6 +44,32 @@ class SLO:
                 raise SpecError(f"SLO({name}): expected seconds above 0, such as 0.5, got {shown(value)}")
         if not self.limits:
             raise SpecError("SLO: expected at least one limit, such as ttft_p95_s=1.0 or tpot_p95_s=0.05")
+
+    @classmethod
+    def parse(cls, text: str, *, where: str = "SLO") -> SLO:
+        """The limits as people type them, with their units.
+
+        >>> SLO.parse("ttft_p95=1s, tpot_p95=50ms").limits
+        {'ttft_p95_s': 1.0, 'tpot_p95_s': 0.05}
+        """
+        known = {f.name.removesuffix("_s"): f.name for f in fields(cls)}
+        found: dict[str, float] = {}
+        for part in text.split(","):
+            name, equals, value = (piece.strip() for piece in part.partition("="))
+            if not equals or name.removesuffix("_s") not in known:
+                hint = did_you_mean(name, known) if equals else ""
+                raise SpecError(
+                    f"{where}: expected limits such as ttft_p95=1s,tpot_p95=50ms, got {shorten(part)!r}{hint}"
+                    f"  (known: {', '.join(known)})"
+                )
+            full = known[name.removesuffix("_s")]
+            if full in found:
+                raise SpecError(f"{where}: expected each limit once, got {name} twice")
+            try:
+                found[full] = parse_unit(value, SECONDS)
+            except SpecError as error:
+                raise SpecError(f"{where}: {name}: {error}") from None
+        return cls(**found)
 
     @property
     def limits(self) -> dict[str, float]:

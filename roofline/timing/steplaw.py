@@ -18,7 +18,7 @@ from roofline.ledger import Linear
 from roofline.num import Num
 from roofline.timing.laws import PassLaw
 
-__all__ = ["Chunk", "Part", "PlainLaw", "StepLaw", "Window", "written"]
+__all__ = ["Chunk", "MeanLaw", "Part", "PlainLaw", "StepLaw", "Window", "written"]
 
 Chunk: TypeAlias = tuple[int, int, bool]
 """Part of a prompt: tokens read in this step, tokens of it cached before, whether the prompt ends with it."""
@@ -44,12 +44,21 @@ class Window:
         return (context - 1) % self.width + 1 if self.chunked else min(context, self.width)
 
 
-class StepLaw(Protocol):
-    """Seconds of a step, and of a run of steps that only decode."""
+class MeanLaw(Protocol):
+    """Seconds of steps in the mean, over arrays."""
 
     @property
     def windows(self) -> tuple[Window, ...]:
         """The windows its layers see through: it asks what the decodes see through each."""
+
+    def alike(
+        self, n_decodes: Num, context: Num, within: Sequence[Num], n_chunks: Num, chunk: Part
+    ) -> NDArray[np.float64]:
+        """Steps with so many decodes and so many chunks that are alike, any of them a fraction; arrays  [s]."""
+
+
+class StepLaw(MeanLaw, Protocol):
+    """Seconds of a step, and of a run of steps that only decode."""
 
     def seconds(self, n_decodes: int, context: int, within: Sequence[int], chunks: Sequence[Chunk]) -> float:
         """One step: of the decodes, Σ context and, for every window, Σ of what it shows of their contexts  [s]."""
@@ -62,11 +71,6 @@ class StepLaw(Protocol):
         `growing` are the decodes, for every window, that see a token more from step to step. To the last bit what `seconds`
         says of each.
         """
-
-    def alike(
-        self, n_decodes: Num, context: Num, within: Sequence[Num], n_chunks: Num, chunk: Part
-    ) -> NDArray[np.float64]:
-        """Steps with so many decodes and so many chunks that are alike, any of them a fraction; arrays  [s]."""
 
 
 def written(law: PassLaw, names: Mapping[Hashable, str]) -> str:

@@ -6,6 +6,7 @@ guard holds, and the simulation of every step where it does not.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -17,6 +18,7 @@ from roofline.answers.serving.service import N_REQUESTS, Routing, Service, repli
 from roofline.errors import SpecError, require, shown
 from roofline.num import Num, checked
 from roofline.specs.deployment import Deployment
+from roofline.specs.engine import ENDLESS
 from roofline.specs.sessions import Sessions
 from roofline.specs.workload import Workload
 
@@ -124,7 +126,7 @@ def _answer(service: Service, rate: Num, closed: Closed, simulated: dict[int, Ob
         columns["n_seq"][i] = found.n_seq / service.ranks
         columns["kv_use"][i] = min(found.n_seq / service.ranks * service.lengths.held_mean / capacity, 1.0)
         columns["output_tokens_per_s"][i] = found.output_tokens_per_s
-    one = next(iter(simulated.values())) if len(simulated) == 1 and not shape else None
+    runs, spread = _runs(service, simulated, closed.rate_per_s < closed.saturation_per_s, shape)
 
     def shaped(values: Any) -> Any:
         return (
@@ -140,17 +142,33 @@ def _answer(service: Service, rate: Num, closed: Closed, simulated: dict[int, Ob
         deployment=service.deployment, rate_per_s=rate, saturation_per_s=float(closed.saturation_per_s[0]),
         n_replicas=service.n_replicas, stable=shaped(closed.rate_per_s < closed.saturation_per_s), fits=True,
         method=shaped(method) if shape else str(method[0]), why=shaped(why) if shape else str(why[0]),
-        rejected=service.rejected, preemptions=None if one is None else one.preemptions,
-        errors={} if one is None else one.errors, notes=_notes(service),
+        rejected=service.rejected, preemptions=runs, errors=spread, notes=_notes(service),
         **{n: shaped(v) for n, v in columns.items()},
     )  # fmt: skip
 
 
+def _runs(
+    service: Service, simulated: dict[int, Observed], stable: Any, shape: tuple[int, ...]
+) -> tuple[Any, dict[str, Any]]:
+    """Preemptions and standard errors, where every rate that is stable was simulated; infinite where the queue grows."""
+    if not simulated or len(simulated) < np.count_nonzero(stable):
+        return None, {}
+
+    def of(value: Callable[[Observed], float]) -> Any:
+        filled = np.full(stable.shape, np.inf)
+        for i, found in simulated.items():
+            filled[i] = value(found)
+        return filled.reshape(shape) if shape else float(filled[0])
+
+    names = next(iter(simulated.values())).errors
+    return of(lambda o: o.preemptions), {n: of(lambda o, n=n: o.errors[n]) for n in names}  # type: ignore[misc]
+
+
 def _notes(service: Service) -> tuple[str, ...]:
     d, r = service.deployment, service.replica
-    said = (
-        [] if d.tier else [f"{d.engine.id} limits nothing: {r.batch_tokens:,} tokens a step and {r.max_seqs} sequences"]
-    )
+    said = [f"{d.engine.id} limits nothing: {r.batch_tokens:,} tokens a step and {r.max_seqs} sequences"]
+    if d.tier is not None and max(d.tier.batch_tokens, d.tier.max_seqs) < ENDLESS:
+        said = []
     if service.rejected:
         said.append(
             f"{service.rejected:.2%} of the requests are longer than a replica holds or the model reads: rejected"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -81,7 +81,7 @@ class Lengths:
     @classmethod
     def of(
         cls, prompt_tokens: NDArray[np.int64], output_tokens: NDArray[np.int64], *, windows: Sequence[Window] = (),
-        page_tokens: int = 16,
+        page_tokens: int = 16, n_sizes: int = N_SIZES,
     ) -> Lengths:  # fmt: skip
         """Those of a sample.
 
@@ -106,12 +106,24 @@ class Lengths:
             held_square=float(np.sum(o * held**2) / o.sum()),
             prompt_scv=float(p.var() / p.mean() ** 2),
             prompt_p99=float(np.quantile(p, 0.99)),
-            sizes=_quantiles(p, N_SIZES),
+            sizes=_quantiles(p, n_sizes),
             prompts=prompts,
             prompt_shares=shares,
             answers=_quantiles(answers, N_ANSWERS) if answers.size else np.ones(1),
             answering=answers.size / d.size,
         )
+
+    def prompts_alone(self) -> Lengths:
+        """What a pool that only reads prompts is asked for: the same prompts, and one token of each answer."""
+        return replace(
+            self, decode_mean=0.0, context_mean=self.prompt_mean + 1.0, held_mean=self.prompt_mean,
+            held_square=self.prompt_mean**2 * (1.0 + self.prompt_scv), answers=np.ones(1), answering=0.0,
+        )  # fmt: skip
+
+    def answers_alone(self) -> Lengths:
+        """What a pool that only decodes is asked for: the same answers after the same contexts, with a token to read."""
+        one = np.ones(1)
+        return replace(self, prompt_mean=1.0, prompt_scv=0.0, prompt_p99=1.0, sizes=one, prompts=one, prompt_shares=one)
 
 
 def _between(values: Floats) -> tuple[Floats, Floats]:

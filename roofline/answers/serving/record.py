@@ -83,8 +83,8 @@ class Serving:
     kv_use: Num
     output_tokens_per_s: Num
     rejected: float
-    preemptions: float | None
-    errors: dict[str, float]
+    preemptions: Num | None
+    errors: dict[str, Num]
     notes: tuple[str, ...]
 
     @property

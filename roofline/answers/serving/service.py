@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.answers.estimates import request_s
-from roofline.answers.memory import memory
+from roofline.answers.memory import StageMemory
 from roofline.answers.phases import how_of
 from roofline.answers.serving.closed import Closed, closed_form
 from roofline.answers.serving.lengths import Lengths
@@ -19,6 +19,7 @@ from roofline.answers.simulate import Replica
 from roofline.answers.steps import DeploymentLaw, step_law
 from roofline.specs.arrivals import Gamma, Poisson, Recorded
 from roofline.specs.deployment import Deployment
+from roofline.specs.engine import ENDLESS
 from roofline.specs.sessions import Sessions
 from roofline.specs.workload import Requests, Workload
 
@@ -36,13 +37,15 @@ def replica_of(
     """What the scheduler of one data-parallel rank goes by: the engine's own limits and pages; none where nothing fits."""
     d, tier = deployment, deployment.tier
     limit = None if d.model.max_context_tokens is None else int(d.model.max_context_tokens)
-    held = memory(d, context_tokens=1, batch=1)
+    chips = [StageMemory(d, stage, 0.0) for stage in range(d.plan.pp)]
     page = d.engine.pages.tokens
-    room = min(held.kv_tokens, 1e12)
-    if not held.fits or room < page:
+    room = min(1e12, *(chip.kv_tokens for chip in chips))
+    if room < page or any(chip.allocated(1.0, 1.0) > chip.budget_bytes for chip in chips):
         return None
-    ask = {"batch_tokens": batch_tokens or (tier.batch_tokens if tier else BATCH_TOKENS),
-           "max_seqs": max_seqs or (tier.max_seqs if tier else MAX_SEQS)}  # fmt: skip
+    own = {"batch_tokens": BATCH_TOKENS, "max_seqs": MAX_SEQS}
+    if tier is not None:
+        own = {name: n if (n := getattr(tier, name)) < ENDLESS else usual for name, usual in own.items()}
+    ask = {"batch_tokens": batch_tokens or own["batch_tokens"], "max_seqs": max_seqs or own["max_seqs"]}
     return Replica(kv_tokens=int(room), page_tokens=page, max_context_tokens=limit, **ask)
 
 

@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.answers.serving.lengths import Lengths
-from roofline.timing.steplaw import StepLaw
+from roofline.timing.steplaw import MeanLaw
 
 __all__ = ["Rules", "Steady", "saturation", "steady"]
 
@@ -39,6 +39,7 @@ Floats = NDArray[np.float64]
 MOST_ROUNDS = 200
 TOLERANCE = 1e-6
 _LEAST = 1e-12
+_ONE_MORE = np.array([[1.0], [0.0], [0.0], [0.0]])  # sequences count beside the one that sees them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -152,7 +153,7 @@ class Steady:
         Mean over tokens [s].
     """
 
-    law: StepLaw
+    law: MeanLaw
     lengths: Lengths
     rules: Rules
     rate_per_s: Floats
@@ -198,7 +199,7 @@ class Steady:
 
 
 def step_s(
-    law: StepLaw, w: Lengths, b: Floats, n: Floats | float,
+    law: MeanLaw, w: Lengths, b: Floats, n: Floats | float,
     chunk: tuple[Floats | float, Floats | float, Floats | float],
 ) -> Floats:  # fmt: skip
     """A step of b decodes of the mean context with n chunks alike  [s]."""
@@ -224,7 +225,7 @@ def joined(mean: Floats, held: Floats) -> Floats:
 
 
 def mixed(
-    law: StepLaw, w: Lengths, b: Floats, room: Floats, chunks: Chunks, mean_tokens: Floats, full: Floats
+    law: MeanLaw, w: Lengths, b: Floats, room: Floats, chunks: Chunks, mean_tokens: Floats, full: Floats
 ) -> Sizes:
     """Steps that read so many prompt tokens in the mean: lone chunks, a share r with a prompt on top, of those some full."""
     more = np.minimum(chunks.tokens + np.minimum(w.prompt_mean, room), room)
@@ -245,7 +246,7 @@ def full_s(served: Floats, w: Lengths, room: Floats) -> Floats:
     return np.asarray(np.mean(served, axis=0) / w.prompt_mean * room)
 
 
-def saturated_s(law: StepLaw, w: Lengths, b: Floats, room: Floats, prompts: Floats) -> Floats:
+def saturated_s(law: MeanLaw, w: Lengths, b: Floats, room: Floats, prompts: Floats) -> Floats:
     """S: what each prompt takes of a server whose steps are full: p/C of a step filled with its like  [s]."""
     p = prompts.reshape((-1,) + (1,) * np.ndim(room))
     each = np.minimum(p, room)
@@ -253,7 +254,7 @@ def saturated_s(law: StepLaw, w: Lengths, b: Floats, room: Floats, prompts: Floa
     return p / room * step_s(law, w, b, room / each, (each, past, 1.0))
 
 
-def saturation(law: StepLaw, w: Lengths, rules: Rules) -> Floats:
+def saturation(law: MeanLaw, w: Lengths, rules: Rules, *, tolerance: float = TOLERANCE) -> Floats:
     """The rate beyond which the queue grows for ever: of steps that are full, or of sequences that fill their places.  [1/s]
 
     full steps     B + x = C₀ with B : x = d̄ : p̄, so λ = C₀ / ((p̄ + d̄)·t_full)
@@ -268,22 +269,42 @@ def saturation(law: StepLaw, w: Lengths, rules: Rules) -> Floats:
     of_budget = rules.batch_tokens / (total * full)
     if w.decode_mean == 0.0:
         return of_budget
-    found = _Point.begin(law, w, rules, most / (w.decode_mean * step_s(law, w, most, 0.0, (0.0, 0.0, 0.0))))
+    of_places = of_budget
+    if np.any(decodes > most):
+        of_places = _full_places(law, w, most, np.maximum(rules.batch_tokens - most, 1.0), tolerance)
+    return np.where(decodes > most, np.minimum(of_places, of_budget), of_budget)
+
+
+def _full_places(law: MeanLaw, w: Lengths, most: Floats, room: Floats, tolerance: float) -> Floats:
+    """The rate at which so many sequences always run: λ = N / (d̄·τ), τ of the reading that their turnover brings  [1/s]."""
+    decode = step_s(law, w, most, 0.0, (0.0, 0.0, 0.0))
+    chunks, served = Chunks.of(w, room), saturated_s(law, w, most, room, w.sizes)
+    full = full_s(served, w, room)
+    step, reading_s, reading = decode, 2.0 * decode, np.zeros_like(decode)
     for _ in range(MOST_ROUNDS):
-        better = replace(found, n_seq=most - 1.0).improved()
-        better = replace(better, rate=most / (w.decode_mean * 0.5 * (found.step + better.step)))
-        settled = np.max(np.abs(better.rate / found.rate - 1.0)) < TOLERANCE
-        found = better
-        if settled:
+        rate = most / (w.decode_mean * step)
+        kappa = reads(
+            rate, decode, reading_s, np.minimum(reading * reading_s / step, 1.0), chunks, room / w.prompt_mean
+        )
+        reading_s = mixed(law, w, most, room, chunks, w.prompt_mean / kappa, full).mean
+        reading = np.minimum(rate * step * kappa, 1.0)
+        before, step = step, 0.2 * step + 0.8 * ((1.0 - reading) * decode + reading * reading_s)
+        if np.max(np.abs(step / before - 1.0)) < tolerance:
             break
-    return np.where(decodes > most, np.minimum(found.rate, of_budget), of_budget)
+    return np.asarray(most / (w.decode_mean * step))
+
+
+def reads(rate: Floats, decode_s: Floats, reading_s: Floats, busy: Floats, chunks: Chunks, held: Floats) -> Floats:
+    """κ: steps that read, for every prompt, of which a step holds so many; `busy` is u_t  [1]."""
+    kappa = (1.0 - busy) * first_of(rate * decode_s) * chunks.per_prompt + busy * joined(rate * reading_s, held)
+    return np.maximum(kappa, 1.0 / held)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Point:
     """A state of the iteration: what is known of every point."""
 
-    law: StepLaw
+    law: MeanLaw
     w: Lengths
     rules: Rules
     rate: Floats
@@ -298,7 +319,7 @@ class _Point:
     token: Floats
 
     @classmethod
-    def begin(cls, law: StepLaw, w: Lengths, rules: Rules, rate: Floats) -> _Point:
+    def begin(cls, law: MeanLaw, w: Lengths, rules: Rules, rate: Floats) -> _Point:
         """An almost empty replica."""
         one = np.ones_like(rate)
         decode = step_s(law, w, one, 0.0, (0.0, 0.0, 0.0)) * one
@@ -317,8 +338,7 @@ class _Point:
         chunks, served = Chunks.of(w, room), saturated_s(law, w, b, room, w.sizes)
         held = room / w.prompt_mean
         busy = np.minimum(self.reading * self.reading_s / self.step, 1.0)
-        kappa = (1.0 - busy) * first_of(rate * decode) * chunks.per_prompt + busy * joined(rate * self.reading_s, held)
-        kappa = np.maximum(kappa, 1.0 / held)
+        kappa = reads(rate, decode, self.reading_s, busy, chunks, held)
         steps = mixed(law, w, b, room, chunks, w.prompt_mean / kappa, full_s(served, w, room))
         t_p = steps.mean
         reading = np.minimum(rate * self.step * kappa, 1.0)
@@ -351,16 +371,16 @@ class _Point:
         return replace(self, n_seq=n_seq, step=step, reading_s=reading_s, reading=np.minimum(reading, 1.0))
 
 
-def _solved(point: _Point) -> _Point:
+def _solved(point: _Point, tolerance: float) -> _Point:
     """The fixed point: rounds that go as far along a change as the one before suggests (Irons & Tuck 1969)."""
     along: Floats | float = 0.5
     before: Floats | None = None
     for _ in range(MOST_ROUNDS):
         state = point.state
         better = point.improved()
-        scale = np.maximum(np.abs(state), _LEAST)
+        scale = np.maximum(np.abs(state), _LEAST) + _ONE_MORE
         change = (better.state - state) / scale
-        if float(np.max(np.abs(change))) < TOLERANCE:
+        if float(np.max(np.abs(change))) < tolerance:
             return better
         if before is not None:
             bend = change - before
@@ -372,12 +392,12 @@ def _solved(point: _Point) -> _Point:
     return better
 
 
-def steady(law: StepLaw, w: Lengths, rules: Rules, rate_per_s: Floats) -> Steady:
+def steady(law: MeanLaw, w: Lengths, rules: Rules, rate_per_s: Floats, *, tolerance: float = TOLERANCE) -> Steady:
     """The steady state at every rate of a flat array; of rates beyond saturation it has no meaning."""
     rate = np.asarray(rate_per_s, dtype=np.float64)
     names = ("batch_tokens", "max_seqs", "kv_tokens")
     full = Rules(**{n: np.broadcast_to(getattr(rules, n), rate.shape) for n in names})
-    point = _solved(_Point.begin(law, w, full, rate))
+    point = _solved(_Point.begin(law, w, full, rate), tolerance)
     return Steady(
         law=point.law, lengths=point.w, rules=point.rules, rate_per_s=point.rate, n_seq=point.n_seq, step_s=point.step,
         decode_s=point.decode, reading_s=point.reading_s, reading=point.reading, variance=point.variance,

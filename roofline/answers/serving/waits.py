@@ -73,10 +73,10 @@ class Waits:
         alone, together = self._waited(seconds - self.own_s), self._waited(seconds - self.own_s - self.joined_s)
         return np.asarray(np.sum(self.shares * ((1.0 - self.joined) * alone + self.joined * together), axis=0))
 
-    def at(self, share: float) -> Floats:
+    def at(self, share: float, *, close: float = CLOSE) -> Floats:
         """The TTFT that so many stay within  [s]."""
         high = np.max(self.own_s + self.joined_s, axis=0) + self.rest_s + self.behind_s * 14.0
-        return _quantile(self.share_within, share, np.zeros_like(high), high)
+        return _quantile(self.share_within, share, np.zeros_like(high), high, close)
 
     def _waited(self, seconds: Floats) -> Floats:
         """P(W + U ≤ t): U alone, or its convolution with an exponential."""
@@ -112,7 +112,7 @@ def waits(s: Steady, arrivals_scv: float = 1.0) -> Waits:
     )  # fmt: skip
 
 
-def tpot_s(s: Steady, share: float) -> Floats:
+def tpot_s(s: Steady, share: float, *, close: float = CLOSE) -> Floats:
     """The TPOT that so many of the requests that decode stay within  [s]."""
     d = s.lengths.answers.reshape((-1,) + (1,) * np.ndim(s.step_s))
     kept = first_of(d / s.memory)
@@ -125,7 +125,7 @@ def tpot_s(s: Steady, share: float) -> Floats:
     def within(t: Floats) -> Floats:
         return np.asarray(np.mean(_normal((t - mean) / spread), axis=0))
 
-    return _quantile(within, share, np.min(mean - 6.0 * spread, axis=0), np.max(mean + 6.0 * spread, axis=0))
+    return _quantile(within, share, np.min(mean - 6.0 * spread, axis=0), np.max(mean + 6.0 * spread, axis=0), close)
 
 
 def gap_s(s: Steady, share: float) -> Floats:
@@ -142,7 +142,7 @@ def gap_s(s: Steady, share: float) -> Floats:
     return np.asarray(np.take_along_axis(np.take_along_axis(seconds, order, axis=0), first[None], axis=0)[0])
 
 
-def _quantile(within: Callable[[Floats], Floats], share: float, low: Floats, high: Floats) -> Floats:
+def _quantile(within: Callable[[Floats], Floats], share: float, low: Floats, high: Floats, close: float) -> Floats:
     """Where a distribution reaches a share, between two bounds: false position, the side that stays halved (Illinois)."""
     below, above = within(low) - share, within(high) - share
     side = np.zeros_like(low)
@@ -152,7 +152,7 @@ def _quantile(within: Callable[[Floats], Floats], share: float, low: Floats, hig
         middle = (low + high) / 2.0
         at = np.where(np.abs(at - middle) > 0.495 * (high - low), middle, at)  # next to an end: half the way instead
         found = within(at) - share
-        if np.max(np.abs(found)) < CLOSE or np.max((high - low) / np.maximum(high, _LEAST)) < CLOSE:
+        if np.max(np.abs(found)) < close or np.max((high - low) / np.maximum(high, _LEAST)) < close:
             break
         right = found > 0.0
         above = np.where(right, found, np.where(side < 0.0, above / 2.0, above))

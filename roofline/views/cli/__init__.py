@@ -23,6 +23,7 @@ COMMANDS = {
     "explain": "explain",
     "kv": "memory",
     "memory": "memory",
+    "serve-at": "serve_at",
     "levers": "levers",
     "cost": "cost",
     "accuracy": "accuracy",
@@ -56,7 +57,7 @@ def app_for(arguments: Sequence[str]) -> typer.Typer:
     asked = next((a for a in arguments if not a.startswith("-")), "")
     for name in [asked] if asked in COMMANDS else COMMANDS:
         module = importlib.import_module(f"roofline.views.cli.{COMMANDS[name]}")
-        app.command(name)(getattr(module, name))
+        app.command(name)(getattr(module, name.replace("-", "_")))
     return app
 
 

@@ -185,7 +185,7 @@ _ENGINE: dict[str, Any] = {
         None),
     "page": (Annotated[int | None, typer.Option("--page", help="Tokens of a page of the cache (--block-size).")], None),
     "chunk": (Annotated[int | None, typer.Option(
-        "--chunk", help="Tokens of a pass at most; prompts are cut (--max-num-batched-tokens).")], None),
+        "--chunk", "--batch-tokens", help="Tokens of a pass at most; prompts are cut (--max-num-batched-tokens).")], None),
     "max_seqs": (Annotated[int | None, typer.Option(
         "--max-seqs", help="Requests that run at once (--max-num-seqs).")], None),
     "prefix_hit": (Annotated[str | None, typer.Option(
