@@ -210,7 +210,7 @@ def test_the_command_writes_what_the_library_makes(tmp_path: Path, capsys: pytes
         ((*WHAT, "--out", "d.txt"), ".json"),
         ((*WHAT, "--out", "no/such/folder/d.json"), "no folder"),
         (("llama-3.1-70b", *WHAT[1:]), "no request fits"),
-        (("llama-3.1-8b", "h100", "--rate", "5"), "--prompt and --output"),
+        ((*WHAT, "--rate", "1,2"), "one rate"),
     ],
 )
 def test_what_cannot_be_drawn_is_refused(

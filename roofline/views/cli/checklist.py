@@ -8,15 +8,44 @@ from typing import Annotated
 
 import typer
 
+from roofline.answers.checklist import ENGINES, Checklist
+from roofline.answers.checklist import checklist as answers
 from roofline.errors import SpecError, did_you_mean
-from roofline.views.cli.common import Activations, Head, Json, Kv, ModelName, Output, Search, Weights, print_json, say
+from roofline.specs.deployment import Deployment
+from roofline.views.cli.common import (
+    Activations,
+    Head,
+    Json,
+    Kv,
+    ModelName,
+    Output,
+    Search,
+    Weights,
+    print_json,
+    say,
+    whole,
+)
+from roofline.views.cli.load import (
+    ArrivalsAsked,
+    Cv,
+    Replicas,
+    Slo,
+    WorkloadAsked,
+    load_of,
+    one_pool,
+    rates_of,
+    slo_of,
+)
 from roofline.views.cli.options import Ways, build, levered
-from roofline.views.cli.traffic import Promised, PromptLength, Rate, Replicas, Trace, judged, plain_ways
 from roofline.views.files import put, target_of
 
 __all__ = ["checklist", "dashboard"]
 
 FORMATS = {"md": (".md", ".markdown"), "html": (".html", ".htm")}
+Rate = Annotated[str, typer.Option("--rate", "-r", help="Requests a second, at all replicas.", show_default=False)]
+Prompt = Annotated[
+    str | None, typer.Option("--prompt", "-p", help="Mean prompt tokens, without a trace.  [default: 2048]")
+]
 Chip = Annotated[str, typer.Argument(help="The chip: name, alias, name:64GB, or a path.", show_default=False)]
 
 
@@ -25,10 +54,12 @@ def checklist(
     model: ModelName,
     hardware: Chip,
     rate: Rate,
-    workload: Trace = None,
-    prompt: PromptLength = None,
+    workload: WorkloadAsked = None,
+    prompt: Prompt = None,
     output: Output = None,
-    slo: Promised = None,
+    cv: Cv = None,
+    arrivals: ArrivalsAsked = None,
+    slo: Slo = None,
     replicas: Replicas = "1",
     weights: Weights = None,
     kv: Kv = None,
@@ -52,13 +83,14 @@ def checklist(
     roofline checklist llama-3.1-8b h100 --workload azure-conv --rate 12 --slo ttft_p95=1s,tpot_p95=50ms
     """
     chosen = ways or Ways()
-    plain_ways(chosen)
+    one_pool(chosen)
     kind = _format(format, out)
     target = None if out is None else target_of(out, FORMATS[kind])
     board = None if dashboard is None else target_of(dashboard, (".json",))
     formats = {"weights": weights, "kv": kv, "activations": activations, "head": head}
     deployment = build(model, [hardware], ways=chosen, search=search, **formats)[0]
-    found = judged(deployment, trace=workload, prompt=prompt, output=output, rate=rate, slo=slo, replicas=replicas)
+    traffic = {"workload": workload, "prompt": prompt, "output": output, "cv": cv, "arrivals": arrivals}
+    found = answered(deployment, traffic, rate=rate, slo=slo, replicas=replicas)
     from roofline.views import report
 
     content = report.report_of(found)
@@ -86,10 +118,12 @@ def dashboard(
     model: ModelName,
     hardware: Chip,
     rate: Rate,
-    workload: Trace = None,
-    prompt: PromptLength = None,
+    workload: WorkloadAsked = None,
+    prompt: Prompt = None,
     output: Output = None,
-    slo: Promised = None,
+    cv: Cv = None,
+    arrivals: ArrivalsAsked = None,
+    slo: Slo = None,
     replicas: Replicas = "1",
     weights: Weights = None,
     kv: Kv = None,
@@ -105,13 +139,12 @@ def dashboard(
     roofline dashboard llama-3.1-8b h100 --workload azure-conv --rate 12 --out launch.json
     """
     chosen = ways or Ways()
-    plain_ways(chosen)
+    one_pool(chosen)
     target = None if out is None else target_of(out, (".json",))
     formats = {"weights": weights, "kv": kv, "activations": activations, "head": head}
     deployment = build(model, [hardware], ways=chosen, search=search, **formats)[0]
-    found = judged(
-        deployment, trace=workload, prompt=prompt, output=output, rate=rate, slo=slo, replicas=replicas, engines=()
-    )
+    traffic = {"workload": workload, "prompt": prompt, "output": output, "cv": cv, "arrivals": arrivals}
+    found = answered(deployment, traffic, rate=rate, slo=slo, replicas=replicas, engines=())
     from roofline.views.dashboard import written
 
     text = written(found)
@@ -120,6 +153,19 @@ def dashboard(
         return
     put(target, text.encode())
     say(f"wrote {target}; in Grafana: Dashboards, New, Import")
+
+
+def answered(
+    deployment: Deployment, traffic: dict[str, str | None], *, rate: str, slo: str | None, replicas: str,
+    engines: tuple[str, ...] = ENGINES,
+) -> Checklist:  # fmt: skip
+    """The checklist of what the options say."""
+    rates, promised = rates_of([rate]), slo_of(slo)
+    if len(rates) > 1:
+        raise SpecError(f"--rate: expected one rate, got {len(rates)}; serve-at takes several")
+    load = load_of(deployment.model, **traffic)
+    n_replicas = whole(replicas, name="--replicas", most=10_000)
+    return answers(deployment, load.workload, rate_per_s=rates[0], slo=promised, n_replicas=n_replicas, engines=engines)
 
 
 def _format(given: str | None, out: Path | None) -> str:

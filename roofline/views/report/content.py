@@ -8,6 +8,7 @@ from roofline.answers.checklist import Checklist, State
 from roofline.answers.estimates import known_of
 from roofline.answers.levers import decode_limit
 from roofline.num import Num
+from roofline.specs.arrivals import Gamma, Recorded
 from roofline.specs.slo import SLO
 from roofline.specs.workload import Workload
 from roofline.units import format_bytes, format_si
@@ -125,8 +126,16 @@ def _head(c: Checklist) -> Table:
 
 def _workload(w: Workload) -> str:
     name = f" of {plain(w.name)}" if w.name else ""
-    kinds = len({*zip(w.prompt_tokens[:1000].tolist(), w.output_tokens[:1000].tolist(), strict=True)})
-    return f"{len(w):,} requests{name}" if kinds > 1 else "all alike"
+    alike = int(np.ptp(w.prompt_tokens)) == 0 and int(np.ptp(w.output_tokens)) == 0
+    lengths = "all alike" if alike else f"lengths of {len(w):,} requests{name}"
+    match w.arrivals:
+        case Recorded():
+            come = "as they were recorded, at this mean rate"
+        case Gamma(scv):
+            come = f"in bursts (CV² of the gaps {scv:g})" if scv > 1.0 else f"evenly (CV² of the gaps {scv:g})"
+        case _:
+            come = "as independent users send them"
+    return f"{lengths}, {come}"
 
 
 def _slo(slo: SLO | None) -> str:
