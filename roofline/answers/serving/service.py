@@ -45,8 +45,8 @@ def replica_of(
     own = {"batch_tokens": BATCH_TOKENS, "max_seqs": MAX_SEQS}
     if tier is not None:
         own = {name: n if (n := getattr(tier, name)) < ENDLESS else usual for name, usual in own.items()}
-    ask = {"batch_tokens": batch_tokens or own["batch_tokens"], "max_seqs": max_seqs or own["max_seqs"]}
-    return Replica(kv_tokens=int(room), page_tokens=page, max_context_tokens=limit, **ask)
+    return Replica(kv_tokens=int(room), page_tokens=page, max_context_tokens=limit,
+                   batch_tokens=batch_tokens or own["batch_tokens"], max_seqs=max_seqs or own["max_seqs"])  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, eq=False)

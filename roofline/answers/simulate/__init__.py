@@ -1,4 +1,5 @@
-"""A replica of an engine, step by step: continuous batching, prompts in chunks, pages, admission, preemption by recompute.
+"""A replica of an engine, step by step: continuous batching, prompts in chunks, pages, admission, preemption by recompute,
+beginnings that are kept, and requests that wait for the answers of others.
 
 Every step, in this order:
 
@@ -6,7 +7,8 @@ Every step, in this order:
    none free the sequence that was admitted last gives its pages back and goes to the head of the queue, to read its prompt
    and what it has said again;
 2. what is left of the tokens of a step reads prompts, first come first served: those begun, then waiting ones, each admitted
-   when pages for its whole prompt are free and fewer than the most sequences run.
+   when pages for its whole prompt are free and fewer than the most sequences run. Where beginnings are kept, it takes what
+   is there of its own, waits in that step for what comes from the tier, and reads the rest.
 
 The step that ends a prompt gives its first token, at its end. All decodes advance together, so a sequence is known by the
 step it ends at: a heap of those, the sum of contexts and the count of decodes at each place in a page make a step as cheap
@@ -19,19 +21,21 @@ recompute); Agrawal et al. 2024, arXiv:2403.02310 (chunked prompts beside decode
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from roofline.answers.simulate.asked import blocks_named, in_turn, never_held, tokens_in_order
+from roofline.answers.simulate.coming import Coming
+from roofline.answers.simulate.prefixes import Blocks, Prefixes, with_answers
 from roofline.answers.simulate.replica import Replica
 from roofline.answers.simulate.run import Run
-from roofline.errors import SpecError
-from roofline.specs.workload import first_not_whole
+from roofline.specs.workload import BLOCK_TOKENS
 from roofline.timing.steplaw import StepLaw
 
-__all__ = ["Replica", "Served", "simulate"]
+__all__ = ["Replica", "Served", "simulate", "with_answers"]
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
@@ -44,15 +48,20 @@ class Served:
     Attributes
     ----------
     arrival_s, first_token_s, last_token_s : array
-        When each came, got its first token, and its last [s].
+        When each came, got its first token, and its last [s]. One that waited for an answer that never came has the time it
+        was given.
     output_tokens : array
         Tokens of each [token].
     rejected : array of bool
-        Requests that could never be held: longer than the cache or than the model reads.
+        Requests that could never be held, longer than the cache or than the model reads, and those that follow them.
     step_s, step_decodes : array
         Every step that advanced decodes: what it took [s], and how many it advanced [1].
     n_steps, n_preemptions : int
         Steps in all, and sequences that lost their pages.
+    hit_tokens : array
+        Tokens that each needed not read when it was first admitted [token].
+    loaded_tokens : array
+        Tokens that came from the tier for it then, in whole blocks [token].
     """
 
     arrival_s: Floats
@@ -64,6 +73,8 @@ class Served:
     step_decodes: Counts
     n_steps: int
     n_preemptions: int
+    hit_tokens: Counts
+    loaded_tokens: Counts
 
     @property
     def ttft_s(self) -> Floats:
@@ -78,15 +89,32 @@ class Served:
 
 
 def simulate(arrival_s: Sequence[float] | Floats, prompt_tokens: Sequence[int] | Counts,
-             output_tokens: Sequence[int] | Counts, law: StepLaw, replica: Replica) -> Served:  # fmt: skip
+             output_tokens: Sequence[int] | Counts, law: StepLaw, replica: Replica, *, block_ids: Blocks | None = None,
+             block_tokens: int = BLOCK_TOKENS, follows: Sequence[int] | Counts | None = None,
+             think_s: Sequence[float] | Floats | None = None) -> Served:  # fmt: skip
     """Serve requests one after another as they come.
 
     Parameters
     ----------
     arrival_s : array
-        When each comes, in order [s].
+        When each comes, in order; of one that follows another, the earliest it may [s].
     prompt_tokens, output_tokens : array of int
         Tokens each brings and asks for, at least 1 [token].
+    block_ids : sequence of sequences of int, or None
+        Of each, the blocks its prompt begins with, and after them those of its answer (`with_answers`): two begin alike as
+        far as their ids do. Looked at where the replica keeps beginnings.
+    block_tokens : int
+        Tokens of a block, whole pages [token].
+    follows : array of int, or None
+        The place of the request whose answer each waits for, −1 for none [1].
+    think_s : array, or None
+        From the last token of that answer until it comes; none: at once [s].
+
+    Notes
+    -----
+    Assumes that a step waits for what it admits out of the tier, one after another and beside nothing else: an upper bound,
+    since engines load while they compute. Blocks count whole: of one that a prompt fills in part nothing is found. What is
+    read is found by others from the end of the step that read it, an answer once its request has left.
 
     Examples
     --------
@@ -96,41 +124,38 @@ def simulate(arrival_s: Sequence[float] | Floats, prompt_tokens: Sequence[int] |
     >>> two = simulate([0.0, 0.001], [1024, 1024], [2, 2], law, Replica(kv_tokens=430000))
     >>> [round(1e3 * float(s)) for s in two.ttft_s]
     [29, 58]
+
+    Half of the second prompt was read with the first, a second before:
+
+    >>> keeps = Replica(kv_tokens=430000, prefix_caching=True)
+    >>> two = simulate([0.0, 1.0], [1024, 1024], [2, 2], law, keeps, block_ids=[(1, 2), (1, 3)])
+    >>> [round(1e3 * float(s)) for s in two.ttft_s], two.hit_tokens.tolist()
+    ([29, 16], [0, 512])
     """
-    arrivals, prompts, outputs = _checked(arrival_s, prompt_tokens, output_tokens)
-    rejected = _never_held(prompts, outputs, replica)
-    run = Run(arrivals.tolist(), prompts.tolist(), outputs.tolist(), law, replica)
-    run.serve([i for i, out in enumerate(rejected.tolist()) if not out])
+    arrivals, prompts, outputs = tokens_in_order(arrival_s, prompt_tokens, output_tokens)
+    after, think = in_turn(follows, think_s, len(arrivals))
+    rejected = never_held(prompts, outputs, after, replica)
+    prefixes = None
+    if replica.prefix_caching and block_ids is not None:
+        blocks_named(block_ids, block_tokens, prompts + outputs, replica)
+        prefixes = Prefixes(block_ids, (prompts + outputs - 1).tolist(), block_tokens, replica)
+    coming = Coming(arrivals.tolist(), after, think, rejected.tolist())
+    run = Run(coming, prompts.tolist(), outputs.tolist(), law, replica, prefixes)
+    run.serve()
     return Served(
-        arrival_s=arrivals, first_token_s=np.array(run.first_s, dtype=np.float64),
+        arrival_s=np.array(coming.arrival_s, dtype=np.float64), first_token_s=np.array(run.first_s, dtype=np.float64),
         last_token_s=np.array(run.last_s, dtype=np.float64), output_tokens=outputs, rejected=rejected,
         step_s=np.concatenate(run.spent) if run.spent else np.zeros(0),
-        step_decodes=np.concatenate(run.advanced) if run.advanced else np.zeros(0, dtype=np.int64),
+        step_decodes=np.repeat(_counts(run.advanced), _counts([len(seconds) for seconds in run.spent])),
         n_steps=run.n_steps, n_preemptions=run.n_preemptions,
+        hit_tokens=_placed(prefixes.hit_tokens if prefixes else {}, len(arrivals)),
+        loaded_tokens=_placed(prefixes.loaded_tokens if prefixes else {}, len(arrivals)),
     )  # fmt: skip
 
 
-def _checked(arrival_s: object, prompt_tokens: object, output_tokens: object) -> tuple[Floats, Counts, Counts]:
-    arrivals = np.array(arrival_s, dtype=np.float64)
-    counts = []
-    for name, given in (("prompt_tokens", prompt_tokens), ("output_tokens", output_tokens)):
-        tokens = np.array(given, dtype=np.float64)
-        if tokens.shape != arrivals.shape or tokens.ndim != 1:
-            raise SpecError(f"simulate({name}): expected one for each of {arrivals.size} arrivals, got {tokens.size}")
-        bad = first_not_whole(tokens)
-        if bad is not None:
-            raise SpecError(
-                f"simulate({name}): expected whole numbers of at least 1, got {tokens[bad]:g} of request {bad}"
-            )
-        counts.append(tokens.astype(np.int64))
-    if not np.isfinite(arrivals).all() or (np.diff(arrivals) < 0.0).any():
-        raise SpecError("simulate(arrival_s): expected finite seconds in order; sort the requests by arrival")
-    return arrivals, counts[0], counts[1]
+def _counts(values: Sequence[int]) -> Counts:
+    return np.array(values, dtype=np.int64)
 
 
-def _never_held(prompts: Counts, outputs: Counts, replica: Replica) -> NDArray[np.bool_]:
-    """p + o − 1 tokens are cached when the last is given; more than the whole cache, or p + o over the model's limit."""
-    too_long = -(-(prompts + outputs - 1) // replica.page_tokens) > replica.n_pages
-    if replica.max_context_tokens is None:
-        return np.asarray(too_long)
-    return np.asarray(too_long | (prompts + outputs > replica.max_context_tokens))
+def _placed(values: Mapping[int, int], n: int) -> Counts:
+    return _counts([values.get(i, 0) for i in range(n)])

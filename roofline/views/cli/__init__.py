@@ -26,6 +26,7 @@ COMMANDS = {
     "serve-at": "serve_at",
     "levers": "levers",
     "cost": "cost",
+    "size": "size",
     "accuracy": "accuracy",
     "compare": "compare",
     "calibrate": "calibrate",
