@@ -37,13 +37,13 @@ FLOORS: tuple[tuple[str, ...], ...] = tuple(
             "answers.",
             "inputs estimates records tiers caches phases memory chunks mixed drafters speculation decoding prediction "
             "whatif fitting levers sensitivity cost breakeven energy weights offload transfer disaggregation ladder eager "
-            "lever_table steps simulate serving sizing",
+            "lever_table steps simulate serving mix checklist sizing",
         ),
         (
             "evidence.",
             "runs readers measurements saturation agreement passes calibration accuracy comparison reference",
         ),
-        ("views.", "sweep plot walkthrough report dashboard cli"),
+        ("views.", "words files engine_names sweep plot walkthrough report dashboard cli"),
         ("", "__main__"),
     )
 )

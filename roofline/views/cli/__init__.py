@@ -31,6 +31,8 @@ COMMANDS = {
     "compare": "compare",
     "calibrate": "calibrate",
     "plot": "plot",
+    "checklist": "checklist",
+    "dashboard": "checklist",
     "hardware": "catalogue",
     "models": "models",
     "validate": "catalogue",

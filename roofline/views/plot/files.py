@@ -5,13 +5,12 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Iterable
-from contextlib import suppress
 from html import escape
 from pathlib import Path
 from typing import Any
 
-from roofline.errors import SpecError, did_you_mean
-from roofline.specs.catalog import is_folder
+from roofline.errors import SpecError
+from roofline.views.files import put, target_of
 
 __all__ = ["checked", "save"]
 
@@ -38,24 +37,13 @@ def save(ax_or_fig: Any, path: str | os.PathLike[str]) -> Path:
     target = checked(path)
     figure, title, alt = _subject(ax_or_fig)
     data = _rendered(figure, target.suffix.lower(), title, alt)
-    _put(target, data)
+    put(target, data)
     return target
 
 
 def checked(path: str | os.PathLike[str]) -> Path:
     """A path that can be written to, as far as can be known before."""
-    target = Path(path)
-    suffix = target.suffix.lower()
-    if suffix not in SUFFIXES:
-        shown = f'"{target.suffix}"' if target.suffix else "no suffix"
-        raise SpecError(
-            f"{target}: expected a file ending in {', '.join(SUFFIXES)}, got {shown}{did_you_mean(suffix, SUFFIXES)}"
-        )
-    if not is_folder(target.parent):
-        raise SpecError(f"{target}: there is no folder {target.parent}; make it first")
-    if is_folder(target):
-        raise SpecError(f"{target}: expected a file, found a folder")
-    return target
+    return target_of(path, SUFFIXES)
 
 
 def _subject(given: Any) -> tuple[Any, str, str]:
@@ -102,16 +90,3 @@ def _described(svg: bytes, alt: str) -> bytes:
     head, close, rest = svg.partition(b"</title>")
     desc = f"\n <desc>{escape(alt, quote=False)}</desc>".encode()
     return head.replace(b"<svg ", b'<svg role="img" ', 1) + close + desc + rest
-
-
-def _put(target: Path, data: bytes) -> None:
-    """Write beside the target, then move into its place."""
-    part = target.with_name(f".{target.name}.{os.getpid()}.part")
-    try:
-        part.write_bytes(data)
-        part.replace(target)
-    except OSError as error:
-        raise SpecError(f"{target}: cannot be written ({error.strerror or error})") from None
-    finally:
-        with suppress(OSError):  # not there: moved, or never written
-            part.unlink()

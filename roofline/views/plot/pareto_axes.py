@@ -84,16 +84,14 @@ def letter_pareto(ax: Any, shown: Front, look: Look) -> None:
     for box in _corner(ax, shown, look):
         around.boxes.append(box.get_window_extent().padded(3.0))
     labels = [
-        Label(
-            text=p.label, x=p.x, y=p.y, sides=("right", "above right", "above", "below left", "left"), is_optional=True
-        )
+        Label(text=p.label, x=p.x, y=p.y, sides=("right", "above right", "above"), is_optional=True)
         for p in _spread(shown)
     ]
     place(ax, labels, obstacles=around, look=look)
 
 
 def _spread(shown: Front) -> list[Any]:
-    """The ends of the front first, then its middle, so that where names are left out they are those between."""
+    """The ends of the front first, then its middle, so that names left out are those between; each name once."""
     order: list[int] = []
     waiting = [(0, len(shown.front) - 1)]
     order += [0, len(shown.front) - 1] if shown.front else []
@@ -103,7 +101,10 @@ def _spread(shown: Front) -> list[Any]:
         if low < middle < high:
             order.append(middle)
             waiting += [(low, middle), (middle, high)]
-    return [shown.front[i] for i in dict.fromkeys(order)]
+    named: dict[str, Any] = {}
+    for i in order:
+        named.setdefault(shown.front[i].label, shown.front[i])
+    return list(named.values())
 
 
 def _corner(ax: Any, shown: Front, look: Look) -> list[Any]:
@@ -116,10 +117,9 @@ def _corner(ax: Any, shown: Front, look: Look) -> list[Any]:
         "meets": Line2D([], [], linestyle="none", marker="o", markersize=SIZE, color=faint),
         "fails": Line2D([], [], linestyle="none", marker="X", markersize=SIZE, color=theme.grey, markerfacecolor="none"),
     }  # fmt: skip
-    kept = [
-        name for name in marks
-        if (name == "front" and shown.front) or any(p.meets == (name == "meets") for p in shown.points if name != "front")
-    ]  # fmt: skip
+    there = {"front": bool(shown.front), "fails": any(not p.meets for p in shown.points)}
+    there["meets"] = any(p.meets and p not in shown.front for p in shown.points)
+    kept = [name for name in marks if there[name]]
     key = ax.legend(
         [marks[name] for name in kept], [said[name] for name in kept], loc="upper right", fontsize=size.note,
         frameon=False, labelcolor=theme.ink, borderaxespad=0.1, labelspacing=0.25, borderpad=0.1,
