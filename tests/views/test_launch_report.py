@@ -154,6 +154,18 @@ def test_a_command_carries_plan_and_settings_that_were_given() -> None:
     assert "128" not in sglang.replace("0.128", "")  # that setting is vLLM's
 
 
+def test_ranks_of_their_own_all_export_metrics() -> None:
+    """SGLang's data-parallel ranks are schedulers of their own, of which only the first exports by itself."""
+    plan = rl.Plan(tp=1, dp=8, ep=8)
+    d = rl.Deployment(model=rl.model("deepseek-v3"), hardware=rl.hardware("h200"), plan=plan, engine="sglang")
+    c = checklist(d, Workload.fixed(prompt_tokens=500, output_tokens=100), rate_per_s=1.0)
+    command = command_of(c, "sglang")
+    for flag in ("--attn-dp-size 8", "--ep-size 8", "--enable-metrics-for-all-schedulers"):
+        assert flag in command
+    assert "--enable-expert-parallel \\" in command_of(c, "vllm")
+    assert "of each data-parallel rank" in report.markdown(report.report_of(c))
+
+
 def test_bucket_edges_stand_around_what_is_expected_and_promised() -> None:
     command = command_of(asked(), "vllm")
     found = re.search(r"--custom-histogram-buckets '(\{.*\})'", command)
