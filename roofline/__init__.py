@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from roofline.answers.prediction import Comparison, Prediction, predict
     from roofline.answers.sensitivity import sensitivity
     from roofline.answers.serving import Serving, serve
+    from roofline.answers.sizing import Sizing, offline, size
     from roofline.answers.speculation import speculate
     from roofline.answers.whatif import vary
     from roofline.errors import PlanError, RooflineError, SpecError, UnknownName, Unsupported
@@ -65,6 +66,7 @@ _HOMES = {
     "answers.prediction": ("Comparison", "Prediction", "predict"),
     "answers.sensitivity": ("sensitivity",),
     "answers.serving": ("Serving", "serve"),
+    "answers.sizing": ("Sizing", "offline", "size"),
     "answers.speculation": ("speculate",),
     "answers.whatif": ("vary",),
     "errors": ("PlanError", "RooflineError", "SpecError", "UnknownName", "Unsupported"),
@@ -113,6 +115,7 @@ __all__ = [
     "RooflineError",
     "Seqs",
     "Serving",
+    "Sizing",
     "SpecError",
     "Timing",
     "UnknownName",
@@ -134,11 +137,13 @@ __all__ = [
     "max_context_tokens",
     "memory",
     "model",
+    "offline",
     "plot",
     "predict",
     "prefill",
     "sensitivity",
     "serve",
+    "size",
     "speculate",
     "split",
     "state_bytes",

@@ -160,7 +160,7 @@ def test_what_is_dropped_says_why() -> None:
 
 
 def test_recorded_arrivals_are_sized_for_their_fullest_minute() -> None:
-    """Azure's conversations: the fullest minute has 1.54 times the mean (published with the trace; where its minutes begin is not said)."""
+    """Azure's conversations: the fullest minute has 1.54 times the mean (published; where minutes begin is not said)."""
     trace = rl.workload("azure-conv")
     asked: dict[str, Any] = {"hardware": [H100], "slo": SLO, "rate_per_s": 40.0, "plans": [rl.Plan()], "simulate": 0,
                              "split": False}  # fmt: skip
@@ -189,7 +189,7 @@ def _goodput(tpot_s: float, budgets: list[float]) -> float:
     ("tpot_ms", "published"), [(10.0, 1.52), (12.5, 1.00), (15.0, 0.75), (20.0, 0.86), (30.0, 0.81)]
 )
 def test_splitting_pays_below_some_forty_per_cent_above_the_decode_floor(tpot_ms: float, published: float) -> None:
-    """A decode floor of 9 ms (3 + 16.06 GB / 2.68 TB/s), budgets from 384 tokens on; smaller chunks do as well as a split."""
+    """A decode floor of 9 ms (3 + 16.06 GB / 2.68 TB/s), budgets from 384 tokens on; smaller chunks do as well."""
     assert _goodput(1e-3 * tpot_ms, [384.0, 512.0, 768.0, 1024.0, 2048.0, 4096.0]) == pytest.approx(published, rel=0.08)
     assert _goodput(0.010, [256.0, 384.0, 512.0]) < 1.0
 

@@ -14,7 +14,7 @@ import numpy as np
 from roofline.answers.serving.closed import REASONS, Closed
 from roofline.answers.serving.measured import Observed
 from roofline.answers.serving.record import TIMES, Serving
-from roofline.answers.serving.service import N_REQUESTS, Routing, Service, replica_of
+from roofline.answers.serving.service import N_REQUESTS, Keeping, Routing, Service, replica_of
 from roofline.errors import SpecError, require, shown
 from roofline.num import Num, checked
 from roofline.specs.deployment import Deployment
@@ -33,6 +33,7 @@ MOST_SIMULATED = 64  # rates of one question
 def serve(
     deployment: Deployment, workload: Workload | Sessions, *, rate_per_s: Any, n_replicas: int = 1,
     routing: Routing = "random", method: Method = "auto", n_requests: int = N_REQUESTS, n_runs: int = N_RUNS, seed: int = 0,
+    prefix_caching: bool | None = None, tier_bytes: float = 0.0,
 ) -> Serving:  # fmt: skip
     """A deployment in steady state under a workload.
 
@@ -52,6 +53,9 @@ def serve(
     n_requests, n_runs, seed : int
         Requests of a simulated run for each replica, independent runs, and the seed of the first. A trace happens once: it
         is one run.
+    prefix_caching, tier_bytes : bool, float
+        Whether the free pages of a replica keep beginnings of prompts for others that begin alike, and host memory behind
+        them [B]; by default where the workload says which do, as engines have it.
 
     Returns
     -------
@@ -76,7 +80,8 @@ def serve(
         raise SpecError(f"serve(workload): expected a Workload, got {shown(workload)}; make one with Workload.fixed(…)")
     rate = checked(rate_per_s, name="rate_per_s", low=0.0, above=True)
     _options(n_replicas, routing, method, n_requests, n_runs)
-    service = Service.of(deployment, workload, n_replicas, routing)
+    keeping = Keeping(prefixes=prefix_caching, tier_bytes=_bytes(tier_bytes))
+    service = Service.of(deployment, workload, n_replicas, routing, keeping)
     if service is None:
         return _does_not_fit(deployment, rate, n_replicas)
     asked = np.atleast_1d(np.asarray(rate, dtype=np.float64)).ravel()
@@ -94,6 +99,13 @@ def _options(n_replicas: int, routing: str, method: str, n_requests: int, n_runs
     for name, given, known in (("routing", routing, Routing), ("method", method, Method)):
         if given not in get_args(known):
             raise SpecError(f"serve({name}): expected one of {', '.join(get_args(known))}, got {shown(given)}")
+
+
+def _bytes(tier_bytes: float) -> float:
+    size = checked(tier_bytes, name="tier_bytes", low=0.0)
+    if not isinstance(size, float):
+        raise SpecError("serve(tier_bytes): expected one number of bytes, got an array")
+    return size
 
 
 def _to_simulate(closed: Closed, method: Method) -> list[int]:

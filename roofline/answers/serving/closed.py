@@ -12,7 +12,7 @@ from roofline.answers.serving.steady import Rules, Steady, first_of, saturation,
 from roofline.answers.serving.waits import gap_s, tpot_s, waits
 from roofline.timing.steplaw import StepLaw
 
-__all__ = ["REASONS", "Closed", "closed_form"]
+__all__ = ["ALIKE", "BURSTY", "REASONS", "Closed", "closed_form"]
 
 Floats = NDArray[np.float64]
 
@@ -29,8 +29,11 @@ REASONS = (
     "some prompts are very long beside the others",
     "answers are too short for their TPOT to be near normal",
     "requests do not come as independent users send them",
+    "prompts begin alike, and how much of that is still cached depends on what came between",
 )
 """Why a point is not trusted; the first, where it is."""
+
+BURSTY, ALIKE = 7, 8
 
 MOST_LOAD = 0.85
 SIGMAS = 3.0
@@ -84,7 +87,7 @@ _NAMES = tuple(f.name for f in fields(Closed))
 
 def closed_form(
     law: StepLaw, w: Lengths, rules: Rules, rate_per_s: Floats, *, request_s: float = 0.0, arrivals_scv: float = 1.0,
-    independent: bool = True,
+    untrusted: int = 0,
 ) -> Closed:  # fmt: skip
     """The steady state of one replica at every rate, a piece of them at a time.
 
@@ -100,14 +103,14 @@ def closed_form(
         What a request takes once, beside its steps [s].
     arrivals_scv : float
         c_a² of the gaps between arrivals [1].
-    independent : bool
-        Whether gaps are independent of one another: not those of a trace, nor of a rate that moves.
+    untrusted : int
+        A reason of `REASONS` that holds whatever the rate, such as `BURSTY`; 0 for none [1].
     """
     rate = np.atleast_1d(np.asarray(rate_per_s, dtype=np.float64))
     names = ("batch_tokens", "max_seqs", "kv_tokens")
     alike = all(getattr(rules, n).ndim == 0 for n in names)
     if alike and rate.size > CROWD:
-        return _drawn(law, w, rules, rate, request_s, arrivals_scv, independent)
+        return _drawn(law, w, rules, rate, request_s, arrivals_scv, untrusted)
     full = Rules(**{n: np.broadcast_to(getattr(rules, n), rate.shape) for n in names})
     most = np.broadcast_to(saturation(law, w, rules if alike else full), rate.shape)
     pieces = []
@@ -115,19 +118,25 @@ def closed_form(
         where = slice(first, first + PIECE)
         stable = rate[where] < most[where]
         s = steady(law, w, full.at(where), np.where(stable, rate[where], 0.5 * most[where]))
-        pieces.append(_answers(s, rate[where], most[where], request_s, arrivals_scv, independent))
+        pieces.append(_answers(s, rate[where], most[where], request_s, arrivals_scv, untrusted))
     return Closed(**{n: np.concatenate([getattr(p, n) for p in pieces]) for n in _NAMES})
 
 
 def _drawn(
-    law: StepLaw, w: Lengths, rules: Rules, rate: Floats, request_s: float, arrivals_scv: float, independent: bool
+    law: StepLaw,
+    w: Lengths,
+    rules: Rules,
+    rate: Floats,
+    request_s: float,
+    arrivals_scv: float,
+    untrusted: int,
 ) -> Closed:
     """Very many rates of one replica: a curve drawn through the solutions at some thousand of them."""
     stable = rate < saturation(law, w, rules)
     if not stable.any():
         stable = rate <= rate.min()
     nodes = np.unique(np.quantile(rate[stable], np.linspace(0.0, 1.0, NODES)))
-    there = closed_form(law, w, rules, nodes, request_s=request_s, arrivals_scv=arrivals_scv, independent=independent)
+    there = closed_form(law, w, rules, nodes, request_s=request_s, arrivals_scv=arrivals_scv, untrusted=untrusted)
     found = {n: np.where(stable, np.interp(rate, nodes, getattr(there, n)), np.inf) for n in _NAMES}
     nearest = np.searchsorted(nodes, rate).clip(0, nodes.size - 1)
     known = {
@@ -138,7 +147,7 @@ def _drawn(
     return Closed(**found | known)
 
 
-def _answers(s: Steady, rate: Floats, most: Floats, request_s: float, arrivals_scv: float, independent: bool) -> Closed:
+def _answers(s: Steady, rate: Floats, most: Floats, request_s: float, arrivals_scv: float, untrusted: int) -> Closed:
     wait = waits(s, arrivals_scv)
     stable = rate < most
 
@@ -150,7 +159,7 @@ def _answers(s: Steady, rate: Floats, most: Floats, request_s: float, arrivals_s
     mean = known(wait.mean_s + request_s)
     reading = rate * np.sum(wait.shares * wait.own_s, axis=0)  # prompts being read, each holding all of its pages
     held = s.n_seq * s.lengths.held_mean + reading * s.lengths.prompt_mean
-    reason = _reasons(s, rate / most, held, arrivals_scv, independent)
+    reason = _reasons(s, rate / most, held, arrivals_scv, untrusted)
     return Closed(
         rate_per_s=rate, saturation_per_s=most, ttft_mean_s=mean, ttft_p50_s=ttft[0], ttft_p95_s=ttft[1],
         ttft_p99_s=ttft[2], queue_mean_s=known(wait.queue_s), tpot_mean_s=known(s.tpot_s), tpot_p50_s=tpot[0],
@@ -160,13 +169,12 @@ def _answers(s: Steady, rate: Floats, most: Floats, request_s: float, arrivals_s
     )  # fmt: skip
 
 
-def _reasons(s: Steady, load: Floats, held: Floats, arrivals_scv: float, independent: bool) -> NDArray[np.int64]:
+def _reasons(s: Steady, load: Floats, held: Floats, arrivals_scv: float, untrusted: int) -> NDArray[np.int64]:
     """The first reason of `REASONS` that holds, at every point."""
     w, n = s.lengths, s.n_seq
     spread = np.sqrt(np.maximum(n * s.dispersion, 1.0))
     kept = np.mean(first_of(w.answers[:, None] / s.memory), axis=0)
     heavy = w.prompt_p99 > LONG_TOKENS and w.prompt_scv > LONG_SCV
-    odd = not independent or not LEAST_SCV <= arrivals_scv <= MOST_SCV
     short = w.answering > 0.0
     tests = (
         load >= 1.0,
@@ -175,9 +183,9 @@ def _reasons(s: Steady, load: Floats, held: Floats, arrivals_scv: float, indepen
         n + SIGMAS * spread > s.rules.max_seqs,
         np.broadcast_to(heavy, load.shape),
         (kept > REMEMBERED) & short,
-        np.broadcast_to(odd, load.shape),
     )
-    found = np.zeros(load.shape, dtype=np.int64)
+    bursty = arrivals_scv > MOST_SCV or arrivals_scv < LEAST_SCV
+    found = np.full(load.shape, untrusted or (BURSTY if bursty else 0), dtype=np.int64)
     for i in range(len(tests), 0, -1):
         found = np.where(tests[i - 1], i, found)
     return found

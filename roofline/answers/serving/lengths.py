@@ -81,9 +81,9 @@ class Lengths:
     @classmethod
     def of(
         cls, prompt_tokens: NDArray[np.int64], output_tokens: NDArray[np.int64], *, windows: Sequence[Window] = (),
-        page_tokens: int = 16, n_sizes: int = N_SIZES,
+        page_tokens: int = 16, n_sizes: int = N_SIZES, cached_tokens: NDArray[np.int64] | None = None,
     ) -> Lengths:  # fmt: skip
-        """Those of a sample.
+        """Those of a sample; of each prompt `cached_tokens` need not be read, and are held all the same.
 
         >>> w = Lengths.of(np.array([100, 300]), np.array([11, 1]))
         >>> w.prompt_mean, w.decode_mean, w.context_mean, w.answering
@@ -96,17 +96,18 @@ class Lengths:
         seen = [Sight(w.width, w.chunked) for w in windows]
         held = np.ceil((p + o / 2.0) / page_tokens) * page_tokens
         answers = d[d > 0.0]
-        prompts, shares = _between(p)
+        read = p if cached_tokens is None else p - cached_tokens
+        prompts, shares = _between(read)
         return cls(
-            prompt_mean=float(p.mean()),
+            prompt_mean=float(read.mean()),
             decode_mean=decodes,
             context_mean=float(np.sum(d * (p + (d + 1.0) / 2.0))) / steps if decodes else float(p.mean()) + 1.0,
             within=tuple(float(np.sum(pairs(sight, n_new=d, n_past=p))) / steps for sight in seen),
             held_mean=float(np.sum(o * held) / o.sum()),
             held_square=float(np.sum(o * held**2) / o.sum()),
-            prompt_scv=float(p.var() / p.mean() ** 2),
-            prompt_p99=float(np.quantile(p, 0.99)),
-            sizes=_quantiles(p, n_sizes),
+            prompt_scv=float(read.var() / read.mean() ** 2),
+            prompt_p99=float(np.quantile(read, 0.99)),
+            sizes=_quantiles(read, n_sizes),
             prompts=prompts,
             prompt_shares=shares,
             answers=_quantiles(answers, N_ANSWERS) if answers.size else np.ones(1),

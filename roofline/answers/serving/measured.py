@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.answers.simulate import Replica, Served, simulate
+from roofline.answers.simulate import Replica, Served, simulate, with_answers
 from roofline.errors import SpecError, shown
 from roofline.specs.workload import Requests
 from roofline.timing.steplaw import StepLaw
@@ -57,8 +58,16 @@ class Observed:
 
 
 def run(law: StepLaw, replica: Replica, requests: Requests) -> Served:
-    """The requests on one replica."""
-    return simulate(requests.arrival_s, requests.prompt_tokens, requests.output_tokens, law, replica)
+    """The requests on one replica, with the beginnings they share where it keeps any."""
+    blocks: Sequence[Sequence[int]] | None = requests.block_ids if replica.prefix_caching else None
+    if requests.block_ids is not None and blocks is not None and requests.follows is not None:
+        blocks = with_answers(
+            requests.block_ids, requests.block_tokens, requests.prompt_tokens, requests.output_tokens, requests.follows
+        )
+    return simulate(
+        requests.arrival_s, requests.prompt_tokens, requests.output_tokens, law, replica, block_ids=blocks,
+        block_tokens=requests.block_tokens, follows=requests.follows, think_s=requests.think_s,
+    )  # fmt: skip
 
 
 def observed(runs: list[list[Served]], *, request_s: float = 0.0) -> Observed:

@@ -10,20 +10,23 @@ from numpy.typing import NDArray
 
 from roofline.answers.estimates import request_s
 from roofline.answers.memory import StageMemory
+from roofline.answers.offload.cached import sequence_bytes
 from roofline.answers.phases import how_of
-from roofline.answers.serving.closed import Closed, closed_form
+from roofline.answers.serving.closed import ALIKE, BURSTY, Closed, closed_form
 from roofline.answers.serving.lengths import Lengths
 from roofline.answers.serving.measured import Observed, observed, run
 from roofline.answers.serving.steady import Rules
-from roofline.answers.simulate import Replica
+from roofline.answers.simulate import Replica, least_loaded
 from roofline.answers.steps import DeploymentLaw, step_law
+from roofline.answers.transfer import links_of
+from roofline.errors import SpecError
 from roofline.specs.arrivals import Gamma, Poisson, Recorded
 from roofline.specs.deployment import Deployment
 from roofline.specs.engine import ENDLESS
 from roofline.specs.sessions import Sessions
 from roofline.specs.workload import Requests, Workload
 
-__all__ = ["Routing", "Service", "replica_of"]
+__all__ = ["Keeping", "Routing", "Service", "begun_before", "replica_of"]
 
 Routing: TypeAlias = Literal["random", "round-robin", "least-loaded"]
 
@@ -49,7 +52,23 @@ def replica_of(
                    batch_tokens=batch_tokens or own["batch_tokens"], max_seqs=max_seqs or own["max_seqs"])  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keeping:
+    """What a service keeps of the beginnings of prompts, for others that begin alike.
+
+    Attributes
+    ----------
+    prefixes : bool or None
+        Whether the free pages of the cache keep them; none: where the workload says which begin alike, as engines do.
+    tier_bytes : float
+        Host memory behind them, for each replica [B].
+    """
+
+    prefixes: bool | None = None
+    tier_bytes: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Service:
     """A deployment, a workload, and what both answers need of them."""
 
@@ -64,26 +83,36 @@ class Service:
     request_s: float
 
     @classmethod
-    def of(cls, d: Deployment, workload: Workload | Sessions, n_replicas: int, routing: Routing) -> Service | None:
+    def of(
+        cls,
+        d: Deployment,
+        workload: Workload | Sessions,
+        n_replicas: int,
+        routing: Routing,
+        keeping: Keeping = Keeping(),
+    ) -> Service | None:
         """Of what can be held; none where nothing can."""
         replica = replica_of(d)
         if replica is None:
             return None
         law = step_law(d)
-        if isinstance(workload, Sessions):
-            drawn = workload.draw(N_REQUESTS, rate_per_s=1.0)
-            prompts, outputs = drawn.prompt_tokens, drawn.output_tokens
-        else:
-            prompts, outputs = workload.prompt_tokens, workload.output_tokens
+        asked = _sample(workload)
+        if keeping.prefixes is not False and asked.block_ids is not None:
+            replica = _kept(replica, d, asked, keeping)
+        prompts, outputs = asked.prompt_tokens, asked.output_tokens
         held = np.ceil((prompts + outputs - 1) / replica.page_tokens) <= replica.n_pages
         if replica.max_context_tokens is not None:
             held &= prompts + outputs <= replica.max_context_tokens
         if not held.any():
             return None
-        lengths = Lengths.of(prompts[held], outputs[held], windows=law.windows, page_tokens=replica.page_tokens)
-        return cls(
-            d, workload, n_replicas, routing, law, replica, lengths, 1.0 - float(held.mean()), request_s(d, how_of(d))
+        cached = begun_before(asked)[held] if replica.prefix_caching else None
+        lengths = Lengths.of(
+            prompts[held], outputs[held], windows=law.windows, page_tokens=replica.page_tokens, cached_tokens=cached
         )
+        return cls(
+            deployment=d, workload=workload, n_replicas=n_replicas, routing=routing, law=law, replica=replica,
+            lengths=lengths, rejected=1.0 - float(held.mean()), request_s=request_s(d, how_of(d)),
+        )  # fmt: skip
 
     @property
     def ranks(self) -> int:
@@ -103,7 +132,7 @@ class Service:
         served = 1.0 - self.rejected
         found = closed_form(
             self.law, self.lengths, rules, rate * served / self.ranks, request_s=self.request_s,
-            arrivals_scv=scv * shared, independent=independent,
+            arrivals_scv=scv * shared, untrusted=ALIKE if self.replica.prefix_caching else 0 if independent else BURSTY,
         )  # fmt: skip
         return replace(found, rate_per_s=rate, saturation_per_s=found.saturation_per_s * self.ranks / served)
 
@@ -120,19 +149,81 @@ class Service:
         return observed(runs, request_s=self.request_s)
 
     def _run(self, requests: Requests, seed: int) -> list[Any]:
-        return [run(self.law, self.replica, part) for part in _parted(requests, self.ranks, self.routing, seed)]
+        parts = _parted(requests, self._whose(requests, seed), self.ranks)
+        return [run(self.law, self.replica, part) for part in parts]
+
+    def _whose(self, requests: Requests, seed: int) -> NDArray[np.int64]:
+        """Which rank gets each request; one that follows another goes where that one went, to what is kept there."""
+        n, size = self.ranks, len(requests)
+        if self.routing == "least-loaded" and requests.follows is None:
+            return least_loaded(requests, self.law, self.replica, n)
+        rng = np.random.default_rng((seed, n))
+        to = np.arange(size) % n if self.routing == "round-robin" else rng.integers(0, n, size)
+        if requests.follows is not None:
+            for i in np.flatnonzero(requests.follows >= 0).tolist():
+                to[i] = to[requests.follows[i]]
+        return to
 
 
-def _parted(requests: Requests, n: int, routing: Routing, seed: int) -> list[Requests]:
-    """The requests each of n gets."""
+def _sample(workload: Workload | Sessions) -> Requests:
+    """Requests of the workload, at no rate in particular."""
+    if isinstance(workload, Sessions):
+        return workload.draw(N_REQUESTS, rate_per_s=1.0)
+    return Requests(
+        arrival_s=np.arange(len(workload), dtype=np.float64), prompt_tokens=workload.prompt_tokens,
+        output_tokens=workload.output_tokens, block_ids=workload.block_ids, block_tokens=workload.block_tokens,
+    )  # fmt: skip
+
+
+def _kept(replica: Replica, d: Deployment, asked: Requests, keeping: Keeping) -> Replica:
+    """The replica with what it keeps of beginnings, in whole blocks of whole pages; with a tier in host memory."""
+    if asked.block_tokens % replica.page_tokens:
+        raise SpecError(
+            f"serve(prefix_caching): blocks of {asked.block_tokens} tokens are no whole pages of {replica.page_tokens}; "
+            "use prefix_caching=False, or an engine with other pages (page_tokens)"
+        )
+    if keeping.tier_bytes <= 0.0:
+        return replace(replica, prefix_caching=True)
+    link = d.hardware.links.host
+    if link is None or link.bytes_per_s is None:
+        raise SpecError(
+            f"serve(tier_bytes): no link of {d.hardware.id} to host memory is on record; leave the tier out"
+        )
+    token = sequence_bytes(d, tokens=float(asked.block_tokens)) / asked.block_tokens
+    rate = link.bytes_per_s * float(links_of(d))
+    return replace(
+        replica, prefix_caching=True, tier_tokens=int(keeping.tier_bytes / token), tier_tokens_per_s=float(rate / token)
+    )
+
+
+def begun_before(requests: Requests) -> NDArray[np.int64]:
+    """Of every prompt, the tokens that some request before it began with too: what an endless cache would have  [token]."""
+    size = requests.block_tokens
+    seen: set[int] = set()
+    found = np.zeros(len(requests), dtype=np.int64)
+    for i, ids in enumerate(requests.block_ids or ()):
+        n = next((k for k, block in enumerate(ids) if block not in seen), len(ids))
+        found[i] = min(n * size, int(requests.prompt_tokens[i]) - 1)
+        seen.update(ids)
+    return found
+
+
+def _parted(requests: Requests, to: NDArray[np.int64], n: int) -> list[Requests]:
+    """The requests each of n gets, in their order."""
     if n == 1:
         return [requests]
-    size = len(requests)
-    to = np.arange(size) % n if routing == "round-robin" else np.random.default_rng((seed, n)).integers(0, n, size)
-    return [
-        Requests(
-            arrival_s=requests.arrival_s[to == i], prompt_tokens=requests.prompt_tokens[to == i],
-            output_tokens=requests.output_tokens[to == i],
-        )
-        for i in range(n) if (to == i).any()
-    ]  # fmt: skip
+    return [_those(requests, np.flatnonzero(to == i)) for i in range(n) if (to == i).any()]
+
+
+def _those(requests: Requests, which: NDArray[np.intp]) -> Requests:
+    """Some of the requests; where one follows another, both are among them."""
+    blocks, follows = requests.block_ids, requests.follows
+    place = np.full(len(requests) + 1, -1, dtype=np.int64)
+    place[which] = np.arange(which.size)
+    return Requests(
+        arrival_s=requests.arrival_s[which], prompt_tokens=requests.prompt_tokens[which],
+        output_tokens=requests.output_tokens[which], block_tokens=requests.block_tokens,
+        block_ids=None if blocks is None else tuple(blocks[i] for i in which.tolist()),
+        follows=None if follows is None else place[follows[which]],
+        think_s=None if requests.think_s is None else requests.think_s[which],
+    )  # fmt: skip

@@ -29,13 +29,14 @@ from numpy.typing import NDArray
 
 from roofline.answers.simulate.asked import blocks_named, in_turn, never_held, tokens_in_order
 from roofline.answers.simulate.coming import Coming
+from roofline.answers.simulate.fleet import least_loaded
 from roofline.answers.simulate.prefixes import Blocks, Prefixes, with_answers
 from roofline.answers.simulate.replica import Replica
 from roofline.answers.simulate.run import Run
 from roofline.specs.workload import BLOCK_TOKENS
 from roofline.timing.steplaw import StepLaw
 
-__all__ = ["Replica", "Served", "simulate", "with_answers"]
+__all__ = ["Replica", "Served", "least_loaded", "simulate", "with_answers"]
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]

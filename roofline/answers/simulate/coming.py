@@ -64,3 +64,8 @@ class Coming:
             self.arrival_s[j] = max(self.arrival_s[j], t + self.think_s[j])
             insort(self.order, j, lo=self.come, key=lambda k: (self.arrival_s[k], k))
             self.next_s = self._next_s()
+
+    def add(self, i: int) -> None:
+        """One more that comes, after all that are known to."""
+        self.order.append(i)
+        self.next_s = self._next_s()

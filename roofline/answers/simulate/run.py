@@ -54,18 +54,25 @@ class Run:
         self.advanced: list[int] = []  # decodes of each entry of `spent`
         self.n_admitted = self.n_steps = self.n_preemptions = 0
 
-    def serve(self) -> None:
-        """Take steps until every request is served."""
+    def serve(self, until: float = math.inf) -> None:
+        """Take the steps that begin before a time; all there are, where none is given."""
         coming = self.coming
-        while coming.next_s < math.inf or self.running or self.waiting:
+        while self.running or self.waiting or coming.next_s < until:
             if not self.running and not self.waiting:
                 self.t = max(self.t, coming.next_s)
+            if self.t >= until:
+                return
             if coming.next_s <= self.t:
                 self.waiting.extend(coming.by(self.t))
             if self.reading or (self.waiting and self._admits()):
                 self._step()
             else:
-                self._decode(math.inf if self.waiting else coming.next_s)
+                self._decode(until if self.waiting else min(until, coming.next_s))
+
+    @property
+    def to_read(self) -> int:
+        """Prompt tokens it has yet to read, of those that run and those that wait  [token]."""
+        return sum(self.want[i] - self.done[i] for i in self.reading) + sum(self.want[i] for i in self.waiting)
 
     def _admits(self) -> bool:
         """Whether the first that waits is admitted once the decodes have taken their pages."""

@@ -7,6 +7,8 @@
     plot.predicted_against_measured(...)   what was predicted of published measurements, held out
     plot.residuals(...)       the same as ratios, by engine, machine or phase
     plot.compared(...)        one's own measurements under the roof, and what was predicted of them
+    plot.load_curve(...)      TTFT and TPOT of a service along the rate of requests: saturation, knee, promise
+    plot.pareto(...)          output of a chip against the speed of a user, and the front of what keeps the promise
     plot.save(axes, path)     PNG, SVG or PDF, the same bytes each time
 
 `ax.roofline_data` is a DataFrame of what was drawn, `ax.roofline_alt` a paragraph of alt text.
@@ -19,8 +21,10 @@ from roofline.views.plot.compared_figure import compared
 from roofline.views.plot.eager_figure import without_flash
 from roofline.views.plot.figures import kv_growth, latency, roofline, tpot_vs_batch, ttft_vs_prompt
 from roofline.views.plot.files import save
+from roofline.views.plot.load_figure import load_curve
+from roofline.views.plot.pareto_figure import pareto
 
 __all__ = [
-    "compared", "kv_growth", "latency", "predicted_against_measured", "residuals", "roofline", "save", "tpot_vs_batch",
-    "ttft_vs_prompt", "without_flash",
+    "compared", "kv_growth", "latency", "load_curve", "pareto", "predicted_against_measured", "residuals", "roofline",
+    "save", "tpot_vs_batch", "ttft_vs_prompt", "without_flash",
 ]  # fmt: skip

@@ -12,7 +12,7 @@ from typing import Any
 from roofline.errors import SpecError
 from roofline.views.files import put, target_of
 
-__all__ = ["save"]
+__all__ = ["checked", "save"]
 
 SUFFIXES = (".png", ".svg", ".pdf")
 
@@ -34,11 +34,16 @@ def save(ax_or_fig: Any, path: str | os.PathLike[str]) -> Path:
     Path
         Where it was written.
     """
-    target = target_of(path, SUFFIXES)
+    target = checked(path)
     figure, title, alt = _subject(ax_or_fig)
     data = _rendered(figure, target.suffix.lower(), title, alt)
     put(target, data)
     return target
+
+
+def checked(path: str | os.PathLike[str]) -> Path:
+    """A path that can be written to, as far as can be known before."""
+    return target_of(path, SUFFIXES)
 
 
 def _subject(given: Any) -> tuple[Any, str, str]:

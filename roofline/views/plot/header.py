@@ -71,7 +71,9 @@ def band(figure: Any, *, title: str, line: str, name: str, foot: str, look: Look
     """
     size, ink = look.size, look.theme.ink
     height, full = figure.get_figheight() * 72.0, figure.get_figwidth() * 72.0
-    width, bottom = full - 2 * EDGE, size.note * LINE + EDGE
+    width = full - 2 * EDGE
+    foot = wrapped(foot, width=width, size=size.note)
+    bottom = (foot.count("\n") + 1) * size.note * LINE + EDGE
     texts = [(wrapped(title, width=width, size=size.title, bold=True), size.title, "bold")] if title else []
     texts += [(wrapped(line, width=width, size=size.text), size.text, "normal")] if line else []
     y = height - EDGE
@@ -82,8 +84,9 @@ def band(figure: Any, *, title: str, line: str, name: str, foot: str, look: Look
         )  # fmt: skip
         y -= (text.count("\n") + 1) * letters * LINE + 2.0
     figure.text(
-        1.0 - EDGE / full, EDGE / height, foot, ha="right", va="bottom", fontsize=size.note, color=look.theme.grey
-    )
+        1.0 - EDGE / full, EDGE / height, foot, ha="right", va="bottom", fontsize=size.note, color=look.theme.grey,
+        linespacing=LINE - 0.1,
+    )  # fmt: skip
     if name:
         figure.text(0.5, (bottom + 2.0) / height, name, ha="center", va="bottom", fontsize=size.text, color=ink)
         bottom += size.text * LINE + 2.0

@@ -8,19 +8,14 @@ import numpy as np
 
 from roofline.units import format_si
 from roofline.views.plot.latency_points import ContextLine, Floats, TpotLines, TtftCurve
-from roofline.views.plot.lettering import Label, Obstacles, log_ticks, place, plain, width_pt
+from roofline.views.plot.lettering import Label, Obstacles, log_ticks, place, plain, time_unit, width_pt
 from roofline.views.plot.theme import Look, blend, dress
 from roofline.views.plot.words import bound_as
 
 __all__ = ["draw_tpot", "draw_ttft", "letter_tpot", "letter_ttft"]
 
-IN_SECONDS_FROM = 10.0  # an axis that reaches this many seconds is in seconds, else in ms
 LIGHTER = (1.0, 0.85, 0.72, 0.6)
 ASKED = 7.5  # the user's marker [pt]
-
-
-def _unit(largest_s: float) -> tuple[str, float]:
-    return ("s", 1.0) if largest_s >= IN_SECONDS_FROM else ("ms", 1e3)
 
 
 # TTFT
@@ -29,7 +24,7 @@ def _unit(largest_s: float) -> tuple[str, float]:
 def draw_ttft(ax: Any, curve: TtftCurve, look: Look) -> None:
     """Estimate, floor, the knee, the user's prompt."""
     theme, size = look.theme, look.size
-    unit, per_s = _unit(float(curve.seconds.max()))
+    unit, per_s = time_unit(float(curve.seconds.max()))
     dress(ax, look)
     xs, ys, floor = curve.prompts, curve.seconds * per_s, curve.floor_s * per_s
     ax.set(xscale="log", yscale="log", xlim=(xs[0] / 1.15, xs[-1] * 1.15), ylim=(floor.min() / 2.6, ys.max() * 3.0))
@@ -49,7 +44,7 @@ def draw_ttft(ax: Any, curve: TtftCurve, look: Look) -> None:
 
 def letter_ttft(ax: Any, curve: TtftCurve, look: Look) -> None:
     """The user's point, the knee, which side of it binds what, and the floor."""
-    _, per_s = _unit(float(curve.seconds.max()))
+    _, per_s = time_unit(float(curve.seconds.max()))
     around = _around(ax)
     around.marks([curve.asked], [curve.asked_s * per_s], size=ASKED + 3.0)
     if curve.knee is not None and curve.prompts[0] < curve.knee < curve.prompts[-1]:
@@ -132,7 +127,7 @@ def _draw_line(ax: Any, line: ContextLine, xs: Floats, ys: Floats, colour: str) 
 
 
 def _unit_of(tpot: TpotLines) -> tuple[str, float]:
-    return _unit(max(float(line.seconds.max()) for line in tpot.lines))
+    return time_unit(max(float(line.seconds.max()) for line in tpot.lines))
 
 
 def _drawn(line: ContextLine, tpot: TpotLines) -> tuple[Floats, Floats]:

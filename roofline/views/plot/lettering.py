@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -13,9 +14,10 @@ from numpy.typing import NDArray
 
 from roofline.views.plot.theme import Look
 
-__all__ = ["Label", "Obstacles", "log_ticks", "pick", "place", "plain", "sig", "wrapped"]
+__all__ = ["Label", "Obstacles", "log_ticks", "pick", "place", "plain", "sig", "time_unit", "wrapped"]
 
 MAX_TITLE = 75
+IN_SECONDS_FROM = 10.0  # an axis that reaches this many seconds is in seconds, else in ms
 
 
 def sig(value: float) -> str:
@@ -46,6 +48,11 @@ def plain(value: float, _position: object = None) -> str:
     ('1000', '2.5', '0.01', '1000000000000')
     """
     return f"{value:.9f}".rstrip("0").rstrip(".") if abs(value) < 1e6 else f"{value:.0f}"
+
+
+def time_unit(largest_s: float) -> tuple[str, float]:
+    """The unit of an axis of times that reaches so far, and how many of it are a second."""
+    return ("s", 1.0) if largest_s >= IN_SECONDS_FROM else ("ms", 1e3)
 
 
 def pick(*sentences: str) -> str:
@@ -81,19 +88,39 @@ def width_pt(text: str, *, size: float, bold: bool = False) -> float:
     from matplotlib.textpath import TextPath
 
     font = FontProperties(family="DejaVu Sans", weight="bold" if bold else "normal")
-    return float(TextPath((0, 0), text, size=size, prop=font).get_extents().width) if text.strip() else 0.0
+    wide = sum(_is_wide(c) for c in text)  # Chinese: an em each, whatever the font
+    rest = "".join(c for c in text if not _is_wide(c)) if wide else text
+    known = float(TextPath((0, 0), rest, size=size, prop=font).get_extents().width) if rest.strip() else 0.0
+    return known + wide * size
+
+
+def _is_wide(letter: str) -> bool:
+    """Of the Chinese script, or a sign as wide as one of its."""
+    return "\u2e80" <= letter <= "\u9fff" or "\uff00" <= letter <= "\uff60"
 
 
 def wrapped(text: str, *, width: float, size: float, bold: bool = False) -> str:
-    """The text in as few lines as `width` [pt] allows, broken at spaces; those of " · " break before the dot."""
+    """The text in as few lines as `width` [pt] allows, broken at spaces; those of " · " break before the dot.
+
+    Chinese may break behind any of its commas and semicolons.
+    """
     lines: list[str] = []
-    for word in text.replace(" · ", " ·\N{NO-BREAK SPACE}").split(" "):
-        longer = f"{lines[-1]} {word}" if lines else word
+    for word in _words(text.replace(" · ", " ·\N{NO-BREAK SPACE}")):
+        glue = "" if lines and lines[-1].endswith(_COMMAS) else " "
+        longer = f"{lines[-1]}{glue}{word}" if lines else word
         if lines and width_pt(longer, size=size, bold=bold) <= width:
             lines[-1] = longer
         else:
             lines.append(word)
     return "\n".join(line.removeprefix("·\N{NO-BREAK SPACE}") for line in lines).replace("\N{NO-BREAK SPACE}", " ")
+
+
+_COMMAS = ("，", "；", "：")
+
+
+def _words(text: str) -> list[str]:
+    """What a line holds together."""
+    return re.sub("([，；：])(?! )", r"\1 ", text).split(" ")
 
 
 # labels that keep clear

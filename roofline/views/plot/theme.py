@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from roofline.errors import SpecError, did_you_mean
 
@@ -22,6 +22,7 @@ __all__ = [
     "Theme",
     "blend",
     "dress",
+    "lang_named",
     "new_panels",
     "size_named",
     "styled",
@@ -72,6 +73,7 @@ class Look:
     size: Size
     is_narrow: bool = False  # labels say the least
     has_margin: bool = True  # labels may stand right of the Axes
+    lang: Literal["en", "zh"] = "en"
 
     @property
     def text(self) -> dict[str, Any]:
@@ -119,6 +121,14 @@ SIZES: Mapping[str, Size] = {
     )
 }
 
+LANGS: Mapping[str, Literal["en", "zh"]] = {"en": "en", "zh": "zh"}
+CHINESE = (
+    "Noto Sans CJK SC", "Noto Sans SC", "Source Han Sans SC", "Source Han Sans CN", "Noto Sans CJK JP", "PingFang SC",
+    "Hiragino Sans GB", "Microsoft YaHei", "WenQuanYi Micro Hei", "WenQuanYi Zen Hei", "SimHei", "Heiti TC",
+    "Arial Unicode MS",
+)  # fmt: skip
+"""Fonts with Chinese letters, the first that is installed is taken."""
+
 Named = TypeVar("Named")
 
 
@@ -140,6 +150,28 @@ def size_named(name: str) -> Size:
     return _named(name, SIZES, "size")
 
 
+def lang_named(name: str) -> Literal["en", "zh"]:
+    """The language of a name, or an error that lists them.
+
+    >>> lang_named("zh")
+    'zh'
+    """
+    return _named(name, LANGS, "lang")
+
+
+def _fonts(lang: str) -> list[str]:
+    """Families that have all letters of a language, the first that has a letter giving it."""
+    if lang == "en":
+        return ["sans-serif"]
+    from matplotlib.font_manager import fontManager
+
+    installed = {font.name for font in fontManager.ttflist}
+    found = next((name for name in CHINESE if name in installed), None)
+    if found is None:
+        raise SpecError("lang: no font with Chinese letters is installed; install Noto Sans CJK (fonts-noto-cjk)")
+    return ["DejaVu Sans", found]
+
+
 def _named(name: str, known: Mapping[str, Named], what: str) -> Named:
     if not isinstance(name, str) or name not in known:
         raise SpecError(f"{what}: expected {' or '.join(known)}, got {name!r:.60}{did_you_mean(str(name)[:60], known)}")
@@ -159,7 +191,10 @@ def styled(look: Look) -> Iterator[None]:
         "axes.facecolor": theme.ground,
         "grid.color": theme.grey,
     }
-    letters = dict.fromkeys(("font.size", "axes.labelsize", "xtick.labelsize", "ytick.labelsize"), size.text)
+    letters: dict[str, Any] = dict.fromkeys(
+        ("font.size", "axes.labelsize", "xtick.labelsize", "ytick.labelsize"), size.text
+    )
+    letters["font.family"] = _fonts(look.lang)
     interactive = matplotlib.is_interactive()
     try:
         with matplotlib.style.context([STYLE_FILE, colours | letters | {"axes.titlesize": size.title}]):
