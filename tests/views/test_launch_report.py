@@ -203,7 +203,7 @@ def test_prompts_that_begin_alike_are_served_with_a_prefix_cache() -> None:
     """Every prompt begins with the same two blocks of three."""
     n = 200
     requests = Requests(
-        arrival_s=np.arange(n) * 1.0, prompt_tokens=np.full(n, 1536), output_tokens=np.full(n, 50),
+        arrival_s=np.arange(n, dtype=np.float64), prompt_tokens=np.full(n, 1536), output_tokens=np.full(n, 50),
         block_ids=tuple((1, 2, 3 + i) for i in range(n)),
     )  # fmt: skip
     d = asked().deployment
