@@ -16,7 +16,7 @@ import pytest
 
 import roofline as rl
 from roofline.answers.checklist import Checklist, checklist
-from roofline.specs.workload import Workload
+from roofline.specs.workload import Requests, Workload
 from roofline.views import report
 from roofline.views.cli import run
 from roofline.views.engine_names import NAMES
@@ -154,6 +154,18 @@ def test_a_command_carries_plan_and_settings_that_were_given() -> None:
     assert "128" not in sglang.replace("0.128", "")  # that setting is vLLM's
 
 
+def test_ranks_of_their_own_all_export_metrics() -> None:
+    """SGLang's data-parallel ranks are schedulers of their own, of which only the first exports by itself."""
+    plan = rl.Plan(tp=1, dp=8, ep=8)
+    d = rl.Deployment(model=rl.model("deepseek-v3"), hardware=rl.hardware("h200"), plan=plan, engine="sglang")
+    c = checklist(d, Workload.fixed(prompt_tokens=500, output_tokens=100), rate_per_s=1.0)
+    command = command_of(c, "sglang")
+    for flag in ("--attn-dp-size 8", "--ep-size 8", "--enable-metrics-for-all-schedulers"):
+        assert flag in command
+    assert "--enable-expert-parallel \\" in command_of(c, "vllm")
+    assert "of each data-parallel rank" in report.markdown(report.report_of(c))
+
+
 def test_bucket_edges_stand_around_what_is_expected_and_promised() -> None:
     command = command_of(asked(), "vllm")
     found = re.search(r"--custom-histogram-buckets '(\{.*\})'", command)
@@ -185,6 +197,22 @@ def test_what_falls_below_the_lowest_bucket_is_a_note() -> None:
     fast = replace(c, serving=replace(c.serving, tpot_p50_s=0.005))
     assert (watch_state(c), watch_state(fast)) == ("ok" if float(c.serving.tpot_p50_s) >= 0.01 else "note", "note")
     assert "lowest edge" in report.markdown(report.report_of(fast))
+
+
+def test_prompts_that_begin_alike_are_served_with_a_prefix_cache() -> None:
+    """Every prompt begins with the same two blocks of three."""
+    n = 200
+    requests = Requests(
+        arrival_s=np.arange(n, dtype=np.float64), prompt_tokens=np.full(n, 1536), output_tokens=np.full(n, 50),
+        block_ids=tuple((1, 2, 3 + i) for i in range(n)),
+    )  # fmt: skip
+    d = asked().deployment
+    with_blocks = Workload.of_trace(requests)
+    without = replace(with_blocks, block_ids=None)
+    blocks, plain = (checklist(d, w, rate_per_s=2.0, engines=()) for w in (with_blocks, without))
+    assert blocks.serving.ttft_p50_s < plain.serving.ttft_p50_s
+    assert "come again: a prefix cache" in report.markdown(report.report_of(blocks))
+    assert "find nothing in a prefix cache" in report.markdown(report.report_of(plain))
 
 
 def test_a_hostile_name_stays_a_name() -> None:

@@ -186,7 +186,8 @@ def _mix(c: Checklist) -> list[Block]:
                            "of real ones (`--workload PATH`) before trusting the percentiles below."))  # fmt: skip
     if s.reuse:
         blocks.append(Text(f"{percent(s.reuse)} of the blocks of prompts come again: a prefix cache, on by default in both "
-                           "engines, saves reading them. That is not in the figures here."))  # fmt: skip
+                           "engines, saves reading them while it holds them. The shares above are of whole prompts; the "
+                           "times below are with it."))  # fmt: skip
     return blocks
 
 
@@ -292,7 +293,10 @@ def _evidence(c: Checklist) -> list[Block]:
     why = f", as {plain(s.why)}" if s.why else ""
     n = format_si(c.mix.prefill_flops + c.mix.decode_flops, "FLOP")
     said.append(f"the service at the rate: {s.method}{why}; a request is {n} on one chip")
-    said.append("requests wait for ever, are independent of one another's answers, and find nothing in a prefix cache")
+    begun = (
+        "find what others began with in a prefix cache" if c.workload.block_ids else "find nothing in a prefix cache"
+    )
+    said.append(f"requests wait for ever, are independent of one another's answers, and {begun}")
     if d.engine.id not in NAMES:
         said.append(f"the settings are of vLLM and SGLang at their defaults; the figures above of {d.engine.name}")
     return [Text(f"{_upper(plain(sentence))}.") for sentence in said]

@@ -101,6 +101,7 @@ def command_of(c: Checklist, engine: str) -> str:
     flags += [f"{names.flags[s.name]} {_value(s, names)}" for s in c.settings[engine]]
     if engine == "sglang":
         flags.append("--enable-metrics")
+        flags += ["--enable-metrics-for-all-schedulers"] if d.plan.dp > 1 else []  # else those of the first rank alone
     flags += _bucket_flags(engine, _buckets(c))
     return " \\\n  ".join([f"{names.command} MODEL", *flags])
 
