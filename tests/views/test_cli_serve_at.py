@@ -129,7 +129,7 @@ def test_the_highest_rate_is_told_and_meets_the_promise(capsys: pytest.CaptureFi
     ("more", "sentence"),
     [
         (["--chunk", "512"], "where its steps are full: 512 tokens take"),
-        (["--max-seqs", "4", *FEW], "where all 4 sequences are taken (--max-seqs); with room for more it would at"),
+        (["--max-seqs", "4", *FEW], "where all 4 sequences are taken (--max-seqs); with room for more, at"),
     ],
 )
 def test_what_is_full_first_is_said(capsys: pytest.CaptureFixture[str], more: list[str], sentence: str) -> None:
@@ -148,8 +148,8 @@ def test_batch_tokens_is_another_name_of_chunk(capsys: pytest.CaptureFixture[str
 def test_a_trace_is_shown_as_recorded_and_as_poisson(capsys: pytest.CaptureFixture[str], trace: Path) -> None:
     arguments = ["serve-at", "llama-3.1-8b", "h100", "--engine", "vllm", "--workload", str(trace), "--rate", "20"]
     out = said(capsys, *arguments)
-    for word in ("TTFT, recorded arrivals", "  Poisson arrivals", "as recorded, and not as Poisson arrivals, TTFT p95 is",
-                 "Requests come in bursts (their gaps have a CV² of", "a mean rate and Poisson are not enough"):  # fmt: skip
+    for word in ("TTFT, recorded arrivals", "  Poisson arrivals", "as recorded and not as Poisson arrivals: TTFT p95",
+                 "Requests come in bursts (CV² of the gaps", "a mean rate and Poisson do not size this."):  # fmt: skip
         assert word in out
     found = body(capsys, *arguments)
     assert (found["method"], found["arrivals"], found["n_runs"]) == ("simulation", "trace", 1)

@@ -230,7 +230,7 @@ def _full_first(found: Found) -> str:
         replica = replica_of(d)
         size = f"{replica.batch_tokens:,} tokens" if replica is not None else "its tokens"
         return f"{begin} its steps are full: {size} take {seconds(limit.step_s)}."
-    rest = f"with room for more it would at {three(limit.relieved_per_s)}/s"
+    rest = f"with room for more, at {three(limit.relieved_per_s)}/s"
     if limit.name == "cache":
         return f"{begin} the cache is full, with {limit.n_seq:,.0f} such requests at once; {rest}."
     return f"{begin} all {limit.n_seq:,.0f} sequences are taken (--max-seqs); {rest}."
@@ -243,7 +243,7 @@ def _knee_lines(found: Found) -> list[str]:
     idle = float(np.asarray(along.ttft_p95_s)[0])
     why = np.asarray(along.why)[min(int(np.searchsorted(along.rate_per_s, at)), np.size(along.rate_per_s) - 1)]
     were = " were arrivals Poisson's" if found.asked.load.recorded else ""
-    rough = f" (roughly: {why})" if why else ""
+    rough = " (roughly: the closed form is not trusted there)" if why else ""
     said = f"The knee is at {three(at)}/s{were}: from there TTFT p95 is over twice the {seconds(idle)} of no load"
     return [f"{said}{rough}."]
 
@@ -257,9 +257,8 @@ def _trace_lines(found: Found) -> list[str]:
     s, p = max(pairs, key=lambda pair: float(pair[0].ttft_p95_s) / float(pair[1].ttft_p95_s))
     times = {"TTFT": "ttft_p95_s", "TPOT": "tpot_p95_s"}
     both = {w: (float(getattr(s, n)), float(getattr(p, n))) for w, n in times.items()}
-    told = [f"{word} p95 is {_compared(*values)}" for word, values in both.items() if math.isfinite(values[0])]
-    at = f"At {three(float(s.rate_per_s))}/s" + (" it differs most" if len(pairs) > 1 else "")
-    lines = [f"{at}: as recorded, and not as Poisson arrivals, {', '.join(told)}."]
+    told = [f"{word} p95 {_compared(*values)}" for word, values in both.items() if math.isfinite(values[0])]
+    lines = [f"At {three(float(s.rate_per_s))}/s, as recorded and not as Poisson arrivals: {'; '.join(told)}."]
     if any(abs(value / other - 1.0) > BEYOND_POISSON for value, other in both.values() if math.isfinite(value)):
         lines.append(_burst(found.asked))
     return lines
@@ -274,9 +273,9 @@ def _compared(value: float, other: float) -> str:
 
 def _burst(asked: Asked) -> str:
     summary = asked.load.workload.summary()
-    told = f"their gaps have a CV² of {three(summary.gap_scv or 0.0)}"
-    told += f", and the fullest minute has {three(summary.peak_minute_over_mean or 0.0)} times the mean"
-    return f"Requests come in bursts ({told}): a mean rate and Poisson are not enough to size by."
+    told = f"CV² of the gaps {three(summary.gap_scv or 0.0)}"
+    told += f", fullest minute {three(summary.peak_minute_over_mean or 0.0)} times the mean"
+    return f"Requests come in bursts ({told}): a mean rate and Poisson do not size this."
 
 
 def _slo_lines(found: Found) -> list[str]:

@@ -15,7 +15,7 @@ from roofline.errors import SpecError, shown
 from roofline.specs.deployment import Deployment
 from roofline.specs.slo import SLO
 
-__all__ = ["SHARES", "LoadCurve", "Simulated", "load_points"]
+__all__ = ["SHARES", "Floats", "LoadCurve", "Simulated", "load_points"]
 
 Floats = NDArray[np.float64]
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
+
 from roofline.specs.workload import Workload
 from roofline.units import format_si
 from roofline.views.plot import words
 from roofline.views.plot.lettering import pick, sig
-from roofline.views.plot.load_points import LoadCurve
+from roofline.views.plot.load_points import Floats, LoadCurve
 
 __all__ = ["load_alt", "load_line", "load_short", "load_title", "said"]
 
@@ -93,13 +95,19 @@ def _knee_inside(curve: LoadCurve) -> bool:
 
 def _tpot(curve: LoadCurve) -> tuple[str, str]:
     """p95 TPOT at the lowest rate, and at the knee or the last rate; of what knee and promise are told by."""
-    import numpy as np
-
-    points = curve.simulated if curve.by_points else None
-    rates = curve.rates if points is None else points.rates
-    values = (curve.times if points is None else points.times)["tpot_p95_s"]
+    rates, values = _judged(curve, "tpot_p95_s")
     at = curve.knee if curve.knee is not None and _knee_inside(curve) else float(rates[-1])
     return format_si(float(values[0]), "s"), format_si(float(np.interp(at, rates, values)), "s")
+
+
+def _judged(curve: LoadCurve, name: str) -> tuple[Floats, Floats]:
+    """Rates and times that knee and promise are told by  [1/s, s]."""
+    points = curve.simulated
+    return (
+        (curve.rates, curve.times[name])
+        if points is None or not curve.by_points
+        else (points.rates, points.times[name])
+    )
 
 
 def load_line(curve: LoadCurve, workload: Workload | None, lang: str) -> str:
@@ -126,8 +134,9 @@ def _requests(w: Workload, lang: str) -> str:
 def load_alt(curve: LoadCurve, kind: str, lang: str) -> str:
     """A paragraph that says what a panel shows."""
     name = kind.upper()
-    first, last = (format_si(float(curve.time(kind, "p95")[i]), "s") for i in (0, -1))
-    low, high = sig(float(curve.rates[0])), sig(float(curve.rates[-1]))
+    rates, values = _judged(curve, f"{kind}_p95_s")
+    first, last = (format_si(float(values[i]), "s") for i in (0, -1))
+    low, high = sig(float(rates[0])), sig(float(rates[-1]))
     evidence = words.sentence(words.trust_of(curve.deployment))
     n = 0 if curve.simulated is None else curve.simulated.rates.size
     if lang == "zh":
