@@ -79,7 +79,7 @@ def serve(
     if not isinstance(workload, (Workload, Sessions)):
         raise SpecError(f"serve(workload): expected a Workload, got {shown(workload)}; make one with Workload.fixed(…)")
     rate = checked(rate_per_s, name="rate_per_s", low=0.0, above=True)
-    _options(n_replicas, routing, method, n_requests, n_runs)
+    _options(n_replicas, routing, method, n_requests, n_runs, seed)
     keeping = Keeping(prefixes=prefix_caching, tier_bytes=_bytes(tier_bytes))
     service = Service.of(deployment, workload, n_replicas, routing, keeping)
     if service is None:
@@ -92,10 +92,11 @@ def serve(
     return _answer(service, rate, closed, simulated)
 
 
-def _options(n_replicas: int, routing: str, method: str, n_requests: int, n_runs: int) -> None:
-    for name, value in (("n_replicas", n_replicas), ("n_requests", n_requests), ("n_runs", n_runs)):
-        if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
-            raise SpecError(f"serve({name}): expected a whole number of at least 1, got {shown(value)}")
+def _options(n_replicas: int, routing: str, method: str, n_requests: int, n_runs: int, seed: int) -> None:
+    counts = (("n_replicas", n_replicas, 1), ("n_requests", n_requests, 1), ("n_runs", n_runs, 1), ("seed", seed, 0))
+    for name, value, least in counts:
+        if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < least:
+            raise SpecError(f"serve({name}): expected a whole number of at least {least}, got {shown(value)}")
     for name, given, known in (("routing", routing, Routing), ("method", method, Method)):
         if given not in get_args(known):
             raise SpecError(f"serve({name}): expected one of {', '.join(get_args(known))}, got {shown(given)}")

@@ -33,7 +33,7 @@ class Observed:
     errors : dict
         Of each the standard error of the mean over runs [s]; empty of a single run.
     n_seq : float
-        Sequences that decode, as the clock finds them [1].
+        Sequences that decode, as the clock finds them: λ · mean time from first to last token, of those that count [1].
     rejected : float
         Share of requests that could never be held [1].
     preemptions : float
@@ -41,7 +41,7 @@ class Observed:
     hit_share : float
         Prompt tokens a prefix cache had, of all [1].
     output_tokens_per_s : float
-        Tokens given over the time they were given in [1/s].
+        Tokens of the requests that count, over the time those came in [1/s].
     n_requests, n_runs : int
         Requests that count in all, and runs.
     """
@@ -83,20 +83,24 @@ def observed(runs: list[list[Served]], *, request_s: float = 0.0) -> Observed:
         errors = {name: float(np.std([a[name] for a in apart], ddof=1) / np.sqrt(len(apart))) for name in times}
     served = [s for group in runs for s in group]
     n = sum(s.rejected.size for s in served)
-    spans = [max((_end(s) for s in group), default=0.0) for group in runs]
-    inside = sum(float(np.dot(s.step_s, s.step_decodes)) for s in served)
-    tokens = sum(float(s.output_tokens[~s.rejected].sum()) for s in served)
+    counted = [_counted(s) for s in served]
+    span = max(sum(_span(group) for group in runs), 1e-300)
+    inside = sum(float((s.last_token_s - s.first_token_s)[c].sum()) for s, c in zip(served, counted, strict=True))
+    tokens = sum(float(s.output_tokens[c].sum()) for s, c in zip(served, counted, strict=True))
     return Observed(
-        times=times, errors=errors, n_seq=inside / max(sum(spans), 1e-300),
+        times=times, errors=errors, n_seq=inside / span,
         rejected=sum(int(s.rejected.sum()) for s in served) / max(n, 1),
         preemptions=sum(s.n_preemptions for s in served) / max(n, 1), hit_share=0.0,
-        output_tokens_per_s=tokens / max(sum(spans), 1e-300), n_requests=int(together.ttft_s.size), n_runs=len(runs),
+        output_tokens_per_s=tokens / span, n_requests=int(together.ttft_s.size), n_runs=len(runs),
     )  # fmt: skip
 
 
-def _end(served: Served) -> float:
-    ends = served.last_token_s[~served.rejected]
-    return float(ends.max() - served.arrival_s.min()) if ends.size else 0.0
+def _span(served: list[Served]) -> float:
+    """The time in which those that count came; where all came at once, until the last of them was served  [s]."""
+    came = np.sort(np.concatenate([s.arrival_s[_counted(s)] for s in served]))
+    if came.size > 1 and came[-1] > came[0]:
+        return float((came[-1] - came[0]) * came.size / (came.size - 1.0))
+    return max((float(s.last_token_s[_counted(s)].max() - came[0]) for s in served if _counted(s).any()), default=0.0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

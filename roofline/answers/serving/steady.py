@@ -232,13 +232,23 @@ def mixed(
     lone_mean, more_mean = np.sum(chunks.shares * chunks.tokens, axis=0), np.sum(chunks.shares * more, axis=0)
     r = np.clip((mean_tokens - lone_mean) / np.maximum(more_mean - lone_mean, _LEAST), 0.0, 1.0)
     brim = np.clip((mean_tokens - more_mean) / np.maximum(room - more_mean, _LEAST), 0.0, 1.0) * (r >= 1.0)
-    kind = (chunks.tokens, chunks.past, chunks.ends)
-    n = np.stack([np.ones_like(more), more / chunks.tokens])
-    alone, topped = step_s(law, w, b, n, kind)
+    alone = step_s(law, w, b, 1.0, (chunks.tokens, chunks.past, chunks.ends))
+    topped = step_s(law, w, b, *beside(chunks.tokens, chunks.past, chunks.ends, more - chunks.tokens, w.prompt_mean))
     return Sizes(
         shares=np.concatenate([chunks.shares * (1.0 - r), chunks.shares * r * (1.0 - brim), (r * brim)[None]]),
         seconds=np.concatenate([alone, topped, full[None]]),
     )
+
+
+def beside(
+    tokens: Floats, past: Floats, ends: Floats | float, more: Floats, prompt: float
+) -> tuple[Floats, tuple[Floats, Floats, Floats]]:
+    """A chunk and `more` tokens of prompts that begin, as chunks that are alike: how many, and tokens, past, ends of one.
+
+    n = 1 + more/p̄, and as many pairs with what is cached:  n·x·s = tokens·past
+    """
+    n = 1.0 + more / prompt
+    return n, ((tokens + more) / n, tokens * past / (tokens + more), (ends + more / prompt) / n)
 
 
 def full_s(served: Floats, w: Lengths, room: Floats) -> Floats:
@@ -355,10 +365,13 @@ class _Point:
         )  # fmt: skip
 
     def _memory(self, served: Floats, reading_s: Floats) -> Floats:
-        """n_c = max(1, √(W/t_p)) / (1 − u): how many steps, with W the mean work that waits, u its share of the time."""
-        busy = np.minimum(self.rate * np.mean(served, axis=0), 0.999)
-        waits = self.rate * np.mean(served**2, axis=0) * 0.5 / (1.0 - busy)
-        return np.asarray(np.maximum(1.0, np.sqrt(waits / reading_s)) / (1.0 - busy))
+        """n_c = max(1, √(W/t_p), R/t_p) / (1 − u): how many steps, with W the mean work that waits, u its share of the time,
+        and R the rest of a prompt that is being read."""
+        mean, square = np.mean(served, axis=0), np.mean(served**2, axis=0)
+        busy = np.minimum(self.rate * mean, 0.999)
+        waits = self.rate * square * 0.5 / (1.0 - busy)
+        longest = np.maximum(np.sqrt(waits / reading_s), square / (2.0 * mean * reading_s))
+        return np.asarray(np.maximum(1.0, longest) / (1.0 - busy))
 
     @property
     def state(self) -> Floats:

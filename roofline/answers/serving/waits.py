@@ -2,7 +2,8 @@
 
 TTFT = the wait until a step takes the prompt + its own chunks + what joins its last one:
 
-    wait     W + U(0, t_d): of a server with vacations (steps that only decode), the wait of one without, and a rest of one
+    wait     W + U(0, t_d): of a server with vacations (steps that only decode), the wait of one without, and a rest of one;
+             with chance e^(−B) nothing decodes, and there is no rest
     W        0 with chance 1 − u, else exponential of mean  E[S²] / (2·E[S]·(1 − u)) · (c_a² + c_s²) / (1 + c_s²)
     joined   with chance 1 − e^(−λ·wait) at least one prompt comes behind it and is read in the same step, room given
 
@@ -21,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.answers.serving.steady import Chunks, Steady, first_of, full_s, mixed, saturated_s
+from roofline.answers.serving.steady import Chunks, Steady, beside, first_of, full_s, mixed, saturated_s
 
 __all__ = ["Waits", "gap_s", "tpot_s", "waits"]
 
@@ -48,6 +49,8 @@ class Waits:
         u: chance that the queue is not empty [1].
     behind_s, rest_s : array
         Mean of W where it is not; the longest rest of a step that only decodes [s].
+    decoding : array
+        Chance that there is such a step: that any sequence decodes, of independent ones [1].
     """
 
     shares: Floats
@@ -57,11 +60,12 @@ class Waits:
     busy: Floats
     behind_s: Floats
     rest_s: Floats
+    decoding: Floats
 
     @property
     def queue_s(self) -> Floats:
         """Mean wait until a step takes the prompt  [s]."""
-        return self.busy * self.behind_s + self.rest_s / 2.0
+        return self.busy * self.behind_s + self.decoding * self.rest_s / 2.0
 
     @property
     def mean_s(self) -> Floats:
@@ -79,12 +83,14 @@ class Waits:
         return _quantile(self.share_within, share, np.zeros_like(high), high, close)
 
     def _waited(self, seconds: Floats) -> Floats:
-        """P(W + U ≤ t): U alone, or its convolution with an exponential."""
+        """P(W + U ≤ t): U alone, or its convolution with an exponential; without U, W alone."""
         t, b, rest = np.maximum(seconds, 0.0), self.behind_s, self.rest_s
         tail = np.exp(-t / b)
         during = (t - b * (1.0 - tail)) / rest
         after = 1.0 - b / rest * (np.exp(-np.maximum(t - rest, 0.0) / b) - tail)
-        return (1.0 - self.busy) * np.minimum(t / rest, 1.0) + self.busy * np.where(t < rest, during, after)
+        rested = (1.0 - self.busy) * np.minimum(t / rest, 1.0) + self.busy * np.where(t < rest, during, after)
+        at_once = np.where(seconds < 0.0, 0.0, 1.0 - self.busy * tail)
+        return self.decoding * rested + (1.0 - self.decoding) * at_once
 
 
 def waits(s: Steady, arrivals_scv: float = 1.0) -> Waits:
@@ -102,13 +108,14 @@ def waits(s: Steady, arrivals_scv: float = 1.0) -> Waits:
     busy = np.minimum(s.rate_per_s * mean, 0.999)
     scv = np.maximum(square / mean**2 - 1.0, 0.0)
     behind = square / (2.0 * mean * (1.0 - busy)) * (arrivals_scv + scv) / (1.0 + scv)
-    come = s.rate_per_s * (busy * behind + s.decode_s / 2.0)
+    decoding = -np.expm1(-s.n_seq)
+    come = s.rate_per_s * (busy * behind + decoding * s.decode_s / 2.0)
     some = -np.expm1(-come)
     with_it = np.minimum(come * w.prompt_mean / np.maximum(some, _LEAST), np.where(has_rest, room - rest, 0.0))
-    joined_s = s.seconds((last + with_it) / last, (last, whole * room, 1.0))
+    joined_s = s.seconds(*beside(last, whole * room, 1.0, with_it, w.prompt_mean))
     return Waits(
         shares=shares, own_s=whole * full + last_s, joined_s=np.where(has_rest, joined_s - last_s, 0.0), joined=some,
-        busy=busy, behind_s=behind, rest_s=s.decode_s,
+        busy=busy, behind_s=behind, rest_s=s.decode_s, decoding=decoding,
     )  # fmt: skip
 
 
