@@ -187,7 +187,7 @@ def test_a_lone_request_waits_for_nothing(law: PlainLaw, prompt: int, output: in
     for name in TTFT[:3]:
         assert getattr(c, name)[0] == pytest.approx(alone, rel=5e-3)
     for name in TPOT:
-        assert getattr(c, name)[0] == pytest.approx(decode, rel=1e-3)
+        assert getattr(c, name)[0] == pytest.approx(decode, rel=2e-3)  # a p99 sees the rare step that reads
     assert c.queue_mean_s[0] < 1e-2 * alone
 
 

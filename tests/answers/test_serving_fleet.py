@@ -107,8 +107,8 @@ def test_a_tier_gives_back_what_a_small_cache_lost() -> None:
 
 def test_turns_go_where_their_conversation_is_kept() -> None:
     """Four replicas at four times the rate wait as one at once, if every turn finds its beginning."""
-    one = serve(H100, TALK, rate_per_s=5.0, n_requests=2000, n_runs=1)
-    four = serve(H100, TALK, rate_per_s=20.0, n_replicas=4, n_requests=2000, n_runs=1)
+    one = serve(H100, TALK, rate_per_s=5.0, n_requests=3000, n_runs=1)
+    four = serve(H100, TALK, rate_per_s=20.0, n_replicas=4, n_requests=1000, n_runs=1)
     assert float(four.ttft_mean_s) == pytest.approx(float(one.ttft_mean_s), rel=0.15)
 
 
@@ -121,6 +121,8 @@ def test_the_blocks_of_a_trace_are_found_again() -> None:
     w = Workload(prompts, np.full(8, 4), Recorded(np.arange(8.0)), "twice", block_ids=blocks, block_tokens=512)
     kept, lost = (serve(H100, w, rate_per_s=1.0, prefix_caching=k, n_requests=8) for k in (True, False))
     assert float(kept.ttft_p50_s) < 0.7 * float(lost.ttft_p50_s)
+    assert lost.hit_share == 0.0
+    assert kept.hit_share == pytest.approx(0.5, abs=0.1)  # every second prompt, but for those at either end
 
 
 def test_blocks_that_are_no_whole_pages_are_refused() -> None:

@@ -139,33 +139,27 @@ def _answer(service: Service, rate: Num, closed: Closed, simulated: dict[int, Ob
         columns["n_seq"][i] = found.n_seq / service.ranks
         columns["kv_use"][i] = min(found.n_seq / service.ranks * service.lengths.held_mean / capacity, 1.0)
         columns["output_tokens_per_s"][i] = found.output_tokens_per_s
-    runs, spread = _runs(service, simulated, closed.rate_per_s < closed.saturation_per_s, shape)
+    counts, spread = _runs(simulated, closed.rate_per_s < closed.saturation_per_s, shape)
 
     def shaped(values: Any) -> Any:
-        return (
-            values.reshape(shape)
-            if shape
-            else values.reshape(-1)[0].item()
-            if isinstance(values, np.ndarray)
-            else values
-        )
+        if shape:
+            return values.reshape(shape)
+        return values.reshape(-1)[0].item() if isinstance(values, np.ndarray) else values
 
     why = np.array([REASONS[r] for r in closed.reason], dtype=object)
     return Serving(
         deployment=service.deployment, rate_per_s=rate, saturation_per_s=float(closed.saturation_per_s[0]),
         n_replicas=service.n_replicas, stable=shaped(closed.rate_per_s < closed.saturation_per_s), fits=True,
         method=shaped(method) if shape else str(method[0]), why=shaped(why) if shape else str(why[0]),
-        rejected=service.rejected, preemptions=runs, errors=spread, notes=_notes(service),
+        rejected=service.rejected, preemptions=counts.get("preemptions"), hit_share=counts.get("hit_share"), errors=spread, notes=_notes(service),
         **{n: shaped(v) for n, v in columns.items()},
     )  # fmt: skip
 
 
-def _runs(
-    service: Service, simulated: dict[int, Observed], stable: Any, shape: tuple[int, ...]
-) -> tuple[Any, dict[str, Any]]:
-    """Preemptions and standard errors, where every rate that is stable was simulated; infinite where the queue grows."""
+def _runs(simulated: dict[int, Observed], stable: Any, shape: tuple[int, ...]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What only runs tell, and standard errors, where every rate that is stable was simulated; infinite where it is not."""
     if not simulated or len(simulated) < np.count_nonzero(stable):
-        return None, {}
+        return {}, {}
 
     def of(value: Callable[[Observed], float]) -> Any:
         filled = np.full(stable.shape, np.inf)
@@ -174,7 +168,8 @@ def _runs(
         return filled.reshape(shape) if shape else float(filled[0])
 
     names = next(iter(simulated.values())).errors
-    return of(lambda o: o.preemptions), {n: of(lambda o, n=n: o.errors[n]) for n in names}  # type: ignore[misc]
+    counts = {"preemptions": of(lambda o: o.preemptions), "hit_share": of(lambda o: o.hit_share)}
+    return counts, {n: of(lambda o, n=n: o.errors[n]) for n in names}  # type: ignore[misc]
 
 
 def _notes(service: Service) -> tuple[str, ...]:
@@ -200,5 +195,5 @@ def _does_not_fit(deployment: Deployment, rate: Num, n_replicas: int) -> Serving
     return Serving(
         deployment=deployment, rate_per_s=rate, saturation_per_s=0.0, n_replicas=n_replicas, stable=all_of(False),
         fits=False, method=all_of("closed form"), why=all_of("no request fits"), n_seq=all_of(0.0), kv_use=all_of(0.0),
-        output_tokens_per_s=all_of(0.0), rejected=1.0, preemptions=None, errors={}, notes=(), **endless,
+        output_tokens_per_s=all_of(0.0), rejected=1.0, preemptions=None, hit_share=None, errors={}, notes=(), **endless,
     )  # fmt: skip

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.answers.serving.lengths import Lengths
-from roofline.answers.serving.steady import Rules, Steady, first_of, saturation, steady
+from roofline.answers.serving.reading import first_of
+from roofline.answers.serving.steady import Rules, Steady, saturation, steady
 from roofline.answers.serving.waits import gap_s, tpot_s, waits
 from roofline.timing.steplaw import StepLaw
 

@@ -90,9 +90,16 @@ def observed(runs: list[list[Served]], *, request_s: float = 0.0) -> Observed:
     return Observed(
         times=times, errors=errors, n_seq=inside / span,
         rejected=sum(int(s.rejected.sum()) for s in served) / max(n, 1),
-        preemptions=sum(s.n_preemptions for s in served) / max(n, 1), hit_share=0.0,
+        preemptions=sum(s.n_preemptions for s in served) / max(n, 1), hit_share=_hits(served, counted),
         output_tokens_per_s=tokens / span, n_requests=int(together.ttft_s.size), n_runs=len(runs),
     )  # fmt: skip
+
+
+def _hits(served: list[Served], counted: list[NDArray[np.bool_]]) -> float:
+    """Prompt tokens that were cached, over all of those that count  [1]."""
+    read = sum(int(s.prompt_tokens[c].sum()) for s, c in zip(served, counted, strict=True))
+    hit = sum(int(s.hit_tokens[c].sum()) for s, c in zip(served, counted, strict=True))
+    return hit / max(read, 1)
 
 
 def _span(served: list[Served]) -> float:

@@ -55,6 +55,8 @@ class Serving:
         Share of requests that no replica could ever hold [1].
     preemptions : Num
         For every request, how often a sequence lost its pages; none of a closed form, which is not trusted there [1].
+    hit_share : Num
+        Prompt tokens that were still cached, of all; none of a closed form [1].
     errors : dict
         Of simulated times, their standard errors over independent runs [s].
     notes : tuple of str
@@ -84,6 +86,7 @@ class Serving:
     output_tokens_per_s: Num
     rejected: float
     preemptions: Num | None
+    hit_share: Num | None
     errors: dict[str, Num]
     notes: tuple[str, ...]
 
@@ -109,7 +112,7 @@ class Serving:
         names = (
             "n_replicas", "rate_per_s", "saturation_per_s", "load", "stable", "fits", "method", "why", *TIMES, "n_seq",
             "kv_use", "output_tokens_per_s", "output_tokens_per_s_per_chip", "tokens_per_s_per_user", "rejected",
-            "preemptions",
+            "preemptions", "hit_share",
         )  # fmt: skip
         spread = {f"{n.removesuffix('_s')}_error_s": self.errors.get(n) for n in ("ttft_p95_s", "tpot_p95_s")}
         return head | {n: getattr(self, n) for n in names} | spread

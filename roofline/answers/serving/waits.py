@@ -22,7 +22,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.answers.serving.steady import Chunks, Steady, beside, first_of, full_s, mixed, saturated_s
+from roofline.answers.serving.reading import Chunks, beside, first_of, full_s, mixed, saturated_s
+from roofline.answers.serving.steady import Steady
 
 __all__ = ["Waits", "gap_s", "tpot_s", "waits"]
 

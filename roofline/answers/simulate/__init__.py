@@ -51,7 +51,7 @@ class Served:
     arrival_s, first_token_s, last_token_s : array
         When each came, got its first token, and its last [s]. One that waited for an answer that never came has the time it
         was given.
-    output_tokens : array
+    prompt_tokens, output_tokens : array
         Tokens of each [token].
     rejected : array of bool
         Requests that could never be held, longer than the cache or than the model reads, and those that follow them.
@@ -68,6 +68,7 @@ class Served:
     arrival_s: Floats
     first_token_s: Floats
     last_token_s: Floats
+    prompt_tokens: Counts
     output_tokens: Counts
     rejected: NDArray[np.bool_]
     step_s: Floats
@@ -145,7 +146,7 @@ def simulate(arrival_s: Sequence[float] | Floats, prompt_tokens: Sequence[int] |
     run.serve()
     return Served(
         arrival_s=np.array(coming.arrival_s, dtype=np.float64), first_token_s=np.array(run.first_s, dtype=np.float64),
-        last_token_s=np.array(run.last_s, dtype=np.float64), output_tokens=outputs, rejected=rejected,
+        last_token_s=np.array(run.last_s, dtype=np.float64), prompt_tokens=prompts, output_tokens=outputs, rejected=rejected,
         step_s=np.concatenate(run.spent) if run.spent else np.zeros(0),
         step_decodes=np.repeat(_counts(run.advanced), _counts([len(seconds) for seconds in run.spent])),
         n_steps=run.n_steps, n_preemptions=run.n_preemptions,
