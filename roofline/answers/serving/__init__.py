@@ -151,7 +151,8 @@ def _answer(service: Service, rate: Num, closed: Closed, simulated: dict[int, Ob
         deployment=service.deployment, rate_per_s=rate, saturation_per_s=float(closed.saturation_per_s[0]),
         n_replicas=service.n_replicas, stable=shaped(closed.rate_per_s < closed.saturation_per_s), fits=True,
         method=shaped(method) if shape else str(method[0]), why=shaped(why) if shape else str(why[0]),
-        rejected=service.rejected, preemptions=counts.get("preemptions"), hit_share=counts.get("hit_share"), errors=spread, notes=_notes(service),
+        rejected=service.rejected, preemptions=counts.get("preemptions"), hit_share=counts.get("hit_share"), errors=spread,
+        notes=_notes(service),
         **{n: shaped(v) for n, v in columns.items()},
     )  # fmt: skip
 

@@ -7,8 +7,9 @@ TTFT = the wait until a step takes the prompt + its own chunks + what joins its 
     W        0 with chance 1 − u, else exponential of mean  E[S²] / (2·E[S]·(1 − u)) · (c_a² + c_s²) / (1 + c_s²)
     joined   with chance 1 − e^(−λ·wait) at least one prompt comes behind it and is read in the same step, room given
 
-with S what a prompt takes of full steps, u = λ·E[S]. A TPOT of d steps is near normal: mean τ + (V/τ)·g(d/n_c), variance
-V·2(n_c/d)·(1 − g(d/n_c)), and half of what the number of sequences makes of a step's time.
+with S what a prompt takes of full steps, u = λ·E[S]. A TPOT of d steps has mean τ + (V/τ)·g(d/n_c) and variance
+V·2(n_c/d)·(1 − g(d/n_c)): with chance (1 − u_t)·e^(−λ·d·t_d) no prompt is read meanwhile, and it is t_d; else it is near
+normal, as the mean and the variance have it. To either comes half of what the number of sequences makes of a step's time.
 
 References: Pollaczek–Khinchine; Fuhrmann & Cooper 1985 (decomposition of vacations); Krämer & Langenbach-Belz 1976 (for the
 factor of arrivals that are not Poisson, its heavy-traffic part); Abramowitz & Stegun 1964, 7.1.26 (erf).
@@ -126,14 +127,20 @@ def tpot_s(s: Steady, share: float, *, close: float = CLOSE) -> Floats:
     kept = first_of(d / s.memory)
     mean = s.step_s + s.variance / s.step_s * kept
     slope = s.elasticity * s.step_s / s.seen_by_one
-    own = s.variance * np.minimum(2.0 * s.memory / d * (1.0 - kept), 1.0)
-    spread = np.sqrt(own + 0.5 * s.n_seq * s.dispersion * slope**2)
-    spread = np.maximum(spread, 1e-9 * mean)
+    crowd = np.maximum(0.5 * s.n_seq * s.dispersion * slope**2, (1e-9 * mean) ** 2)
+    square = s.variance * np.minimum(2.0 * s.memory / d * (1.0 - kept), 1.0) + mean**2
+    busy = np.minimum(s.reading * s.reading_s / s.step_s, 1.0)
+    calm = (1.0 - busy) * np.exp(-s.rate_per_s * d * s.decode_s)  # nobody comes while it decodes
+    other = np.maximum((mean - calm * s.decode_s) / np.maximum(1.0 - calm, _LEAST), s.decode_s)
+    spread = np.maximum((square - calm * s.decode_s**2) / np.maximum(1.0 - calm, _LEAST) - other**2, 0.0)
+    narrow, wide = np.sqrt(crowd), np.sqrt(crowd + spread)
 
     def within(t: Floats) -> Floats:
-        return np.asarray(np.mean(_normal((t - mean) / spread), axis=0))
+        undisturbed = calm * _normal((t - s.decode_s) / narrow)
+        return np.asarray(np.mean(undisturbed + (1.0 - calm) * _normal((t - other) / wide), axis=0))
 
-    return _quantile(within, share, np.min(mean - 6.0 * spread, axis=0), np.max(mean + 6.0 * spread, axis=0), close)
+    low = np.min(np.minimum(other - 6.0 * wide, s.decode_s - 6.0 * narrow), axis=0)
+    return _quantile(within, share, low, np.max(other + 6.0 * wide, axis=0), close)
 
 
 def gap_s(s: Steady, share: float) -> Floats:
