@@ -39,7 +39,7 @@ BURSTY, ALIKE = 7, 8
 MOST_LOAD = 0.85
 SIGMAS = 3.0
 LONG_TOKENS, LONG_SCV = 12_000, 0.25
-REMEMBERED = 0.08  # share of the state a decode begins in that is left in its TPOT
+REMEMBERED = 0.06  # share of the state a decode begins in that is left in its TPOT
 MOST_SCV, LEAST_SCV = 2.0, 0.5
 
 

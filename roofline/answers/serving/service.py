@@ -17,7 +17,7 @@ from roofline.answers.serving.lengths import Lengths
 from roofline.answers.serving.measured import Observed, observed, run
 from roofline.answers.serving.steady import Rules
 from roofline.answers.simulate import Replica, least_loaded
-from roofline.answers.steps import DeploymentLaw, step_law
+from roofline.answers.steps import step_law
 from roofline.answers.transfer import links_of
 from roofline.errors import SpecError
 from roofline.specs.arrivals import Gamma, Poisson, Recorded
@@ -25,6 +25,7 @@ from roofline.specs.deployment import Deployment
 from roofline.specs.engine import ENDLESS
 from roofline.specs.sessions import Sessions
 from roofline.specs.workload import Requests, Workload
+from roofline.timing.steplaw import StepLaw
 
 __all__ = ["Keeping", "Routing", "Service", "begun_before", "replica_of"]
 
@@ -76,7 +77,7 @@ class Service:
     workload: Workload | Sessions
     n_replicas: int
     routing: Routing
-    law: DeploymentLaw
+    law: StepLaw
     replica: Replica
     lengths: Lengths
     rejected: float

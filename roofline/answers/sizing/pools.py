@@ -285,7 +285,7 @@ def _points(c: Candidate, found: Curves, i: int, q: _Question) -> list[dict[str,
     holds = ~(found.cache_full[i] | found.slots_full[i])
     keeps = np.all([found.times[n][i] <= limit for n, limit in q.slo.limits.items()], axis=0)
     return [
-        _point(c.label, 1.0 / tpot[j], rate[j] * q.answers / c.deployment.n_chips, bool(keeps[j]), False)
+        _point(_name(c), 1.0 / tpot[j], rate[j] * q.answers / c.deployment.n_chips, bool(keeps[j]), False)
         for j in np.flatnonzero(holds)
     ]
 
@@ -299,8 +299,15 @@ def _pair_points(
     names = decode.times.keys() & q.slo.limits.keys()
     keeps = np.all([decode.times[n][d] <= q.slo.limits[n] for n in names], axis=0) & np.ones(rate.shape, dtype=bool)
     each = lot[p].deployment.n_chips / reads + lot[d].deployment.n_chips / rate
-    label = f"split {lot[d].label}"
+    label = f"{_name(lot[d])} split"
     return [_point(label, 1.0 / tpot[j], q.answers / each[j], bool(keeps[j]), True) for j in np.flatnonzero(holds)]
+
+
+def _name(c: Candidate) -> str:
+    """What tells a candidate from others in a picture: chips, layout, formats, tokens of a step."""
+    d = c.deployment
+    layout = "" if d.n_chips == 1 else f" {plan_label(d.plan)}"
+    return f"{d.hardware.id}{layout} {formats_of(d)} b{c.replica.batch_tokens}"
 
 
 def _point(label: str, user: float, chip: float, meets: bool, split: bool) -> dict[str, Any]:
