@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from roofline.answers.prediction import Comparison, Prediction, predict
     from roofline.answers.sensitivity import sensitivity
     from roofline.answers.serving import Serving, serve
+    from roofline.answers.serving.pools import serve_split
     from roofline.answers.sizing import Sizing, offline, size
     from roofline.answers.speculation import speculate
     from roofline.answers.whatif import vary
@@ -66,6 +67,7 @@ _HOMES = {
     "answers.prediction": ("Comparison", "Prediction", "predict"),
     "answers.sensitivity": ("sensitivity",),
     "answers.serving": ("Serving", "serve"),
+    "answers.serving.pools": ("serve_split",),
     "answers.sizing": ("Sizing", "offline", "size"),
     "answers.speculation": ("speculate",),
     "answers.whatif": ("vary",),
@@ -143,6 +145,7 @@ __all__ = [
     "prefill",
     "sensitivity",
     "serve",
+    "serve_split",
     "size",
     "speculate",
     "split",

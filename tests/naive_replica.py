@@ -104,7 +104,7 @@ class Pool:
         one.holds = keys
         one.pages = self.pages(one.to_read) - self.block_pages * len(keys)
         self.take(one.pages + self.block_pages * len(loaded))
-        one.read = min(len(keys) * self.block, self.readable(one))
+        one.read = max(one.read, min(len(keys) * self.block, self.readable(one)))
         one.hit = one.read if one.hit is None else one.hit
         one.loaded = len(loaded) * self.block if one.loaded is None else one.loaded
         return len(loaded) * self.block
@@ -155,10 +155,12 @@ def serve(  # noqa: C901 - one loop, to be read from top to bottom
     block_tokens: int = 512,
     follows: Many[int] | None = None,
     think_s: Many[float] | None = None,
+    brought: Many[int] | None = None,
 ) -> tuple[list[Sequence], list[StepLog]]:
     """Every request served, and every step that was taken."""
     served, log = [Sequence(at, prompt, output, prompt) for at, prompt, output in requests], []
     for i, one in enumerate(served):
+        one.read = 0 if brought is None else brought[i]
         if block_ids is not None and replica.prefix_caching:
             one.ids = block_ids[i]
         if follows is not None and think_s is not None and follows[i] >= 0:

@@ -60,6 +60,7 @@ FACE = [
     "prefill",
     "sensitivity",
     "serve",
+    "serve_split",
     "size",
     "speculate",
     "split",

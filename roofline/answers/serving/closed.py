@@ -157,15 +157,15 @@ def _answers(s: Steady, rate: Floats, most: Floats, request_s: float, arrivals_s
 
     ttft = [known(wait.at(share) + request_s) for share in SHARES]
     tpot = [known(tpot_s(s, share)) for share in SHARES]
-    mean = known(wait.mean_s + request_s)
+    mean = wait.mean_s + request_s
     reading = rate * np.sum(wait.shares * wait.own_s, axis=0)  # prompts being read, each holding all of its pages
     held = s.n_seq * s.lengths.held_mean + reading * s.lengths.prompt_mean
     reason = _reasons(s, rate / most, held, arrivals_scv, untrusted)
     return Closed(
-        rate_per_s=rate, saturation_per_s=most, ttft_mean_s=mean, ttft_p50_s=ttft[0], ttft_p95_s=ttft[1],
+        rate_per_s=rate, saturation_per_s=most, ttft_mean_s=known(mean), ttft_p50_s=ttft[0], ttft_p95_s=ttft[1],
         ttft_p99_s=ttft[2], queue_mean_s=known(wait.queue_s), tpot_mean_s=known(s.tpot_s), tpot_p50_s=tpot[0],
         tpot_p95_s=tpot[1], tpot_p99_s=tpot[2], itl_p99_s=known(gap_s(s, 0.99)),
-        e2e_mean_s=mean + s.lengths.decode_mean * known(s.token_s), n_seq=known(s.n_seq), kv_tokens=known(held),
+        e2e_mean_s=known(mean + s.lengths.decode_mean * s.token_s), n_seq=known(s.n_seq), kv_tokens=known(held),
         reason=reason,
     )  # fmt: skip
 

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.answers.simulate.asked import blocks_named, in_turn, never_held, tokens_in_order
+from roofline.answers.simulate.asked import blocks_named, in_turn, never_held, tokens_in_order, with_them
 from roofline.answers.simulate.coming import Coming
 from roofline.answers.simulate.fleet import least_loaded
 from roofline.answers.simulate.prefixes import Blocks, Prefixes, with_answers
@@ -93,7 +93,8 @@ class Served:
 def simulate(arrival_s: Sequence[float] | Floats, prompt_tokens: Sequence[int] | Counts,
              output_tokens: Sequence[int] | Counts, law: StepLaw, replica: Replica, *, block_ids: Blocks | None = None,
              block_tokens: int = BLOCK_TOKENS, follows: Sequence[int] | Counts | None = None,
-             think_s: Sequence[float] | Floats | None = None) -> Served:  # fmt: skip
+             think_s: Sequence[float] | Floats | None = None,
+             brought_tokens: Sequence[int] | Counts | None = None) -> Served:  # fmt: skip
     """Serve requests one after another as they come.
 
     Parameters
@@ -111,6 +112,8 @@ def simulate(arrival_s: Sequence[float] | Floats, prompt_tokens: Sequence[int] |
         The place of the request whose answer each waits for, −1 for none [1].
     think_s : array, or None
         From the last token of that answer until it comes; none: at once [s].
+    brought_tokens : array of int, or None
+        Of each prompt the tokens whose cache comes with it, from a pool that read them, at most all but one [token].
 
     Notes
     -----
@@ -142,7 +145,8 @@ def simulate(arrival_s: Sequence[float] | Floats, prompt_tokens: Sequence[int] |
         blocks_named(block_ids, block_tokens, prompts + outputs, replica)
         prefixes = Prefixes(block_ids, (prompts + outputs - 1).tolist(), block_tokens, replica)
     coming = Coming(arrivals.tolist(), after, think, rejected.tolist())
-    run = Run(coming, prompts.tolist(), outputs.tolist(), law, replica, prefixes)
+    brought = None if brought_tokens is None else with_them(brought_tokens, prompts, replica).tolist()
+    run = Run(coming, prompts.tolist(), outputs.tolist(), law, replica, prefixes, brought)
     run.serve()
     return Served(
         arrival_s=np.array(coming.arrival_s, dtype=np.float64), first_token_s=np.array(run.first_s, dtype=np.float64),

@@ -11,7 +11,7 @@ from roofline.answers.simulate.replica import Replica
 from roofline.errors import SpecError
 from roofline.specs.workload import at_least_one, first_not_whole
 
-__all__ = ["blocks_named", "in_turn", "never_held", "tokens_in_order"]
+__all__ = ["blocks_named", "in_turn", "never_held", "tokens_in_order", "with_them"]
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
@@ -86,3 +86,17 @@ def blocks_named(block_ids: Sequence[Sequence[int]], block_tokens: int, tokens: 
                 f"simulate(block_ids): expected no more ids than blocks of {block_tokens} tokens in prompt and answer, "
                 f"got {len(ids)} for the {n} tokens of request {i}"
             )
+
+
+def with_them(brought_tokens: object, prompts: Counts, replica: Replica) -> Counts:
+    """Tokens that come with each prompt, whole numbers below it; not where beginnings are kept, which are found instead."""
+    given = np.array(brought_tokens, dtype=np.float64)
+    if given.shape != prompts.shape or not ((given >= 0.0) & (given < prompts) & (given == np.floor(given))).all():
+        raise SpecError(
+            "simulate(brought_tokens): expected whole numbers from 0 to the prompt less one, one for each request"
+        )
+    if replica.prefix_caching:
+        raise SpecError(
+            "simulate(brought_tokens): what comes with a prompt is not looked for; use prefix_caching=False"
+        )
+    return given.astype(np.int64)

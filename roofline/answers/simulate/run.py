@@ -31,16 +31,19 @@ class Run:
         Tokens of each [token].
     prefixes : Prefixes or None
         Beginnings that are kept, where they are.
+    brought : list of int or None
+        Tokens of each prompt whose cache comes with it, and need not be read but after a preemption [token].
     """
 
     def __init__(self, coming: Coming, prompts: list[int], outputs: list[int], law: StepLaw, replica: Replica,
-                 prefixes: Prefixes | None) -> None:  # fmt: skip
+                 prefixes: Prefixes | None, brought: list[int] | None = None) -> None:  # fmt: skip
         self.coming, self.prompts, self.outputs, self.prefixes = coming, prompts, outputs, prefixes
         self.law, self.page, self.budget = law, replica.page_tokens, replica.batch_tokens
         self.max_seqs, self.free = replica.max_seqs, replica.n_pages
         n = len(prompts)
         self.first_s, self.last_s = [float("nan")] * n, [float("nan")] * n
-        self.want, self.done, self.made = list(prompts), [0] * n, [0] * n  # to read, read, said when it began to decode
+        self.want, self.made = list(prompts), [0] * n  # to read; said when it began to decode
+        self.done = [0] * n if brought is None else list(brought)  # read
         self.began = [0] * n  # decode steps taken when it began to decode
         self.running: dict[int, int] = {}  # in order of admission, and its place in that order
         self.reading: dict[int, None] = {}  # those of them whose prompt is not read
