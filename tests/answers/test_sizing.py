@@ -18,6 +18,7 @@ from roofline.answers.sizing.curves import LOADS, curves
 from roofline.answers.sizing.stack import Stages, stacked
 from roofline.answers.steps import pass_laws, step_law
 from roofline.errors import SpecError
+from roofline.specs.arrivals import Gamma, Piecewise
 from roofline.specs.workload import Workload
 from roofline.timing.steplaw import PlainLaw
 
@@ -169,6 +170,16 @@ def test_recorded_arrivals_are_sized_for_their_fullest_minute() -> None:
     best = found.choices[0]
     assert best.n_replicas == math.ceil(1e-9 + found.peak_rate_per_s / best.max_rate_per_s)
     assert best.n_replicas_mean == math.ceil(1e-9 + 40.0 / best.max_rate_per_s) < best.n_replicas
+
+
+def test_a_moving_rate_is_sized_for_its_busiest_piece_and_bursts_take_more_chips() -> None:
+    """Hours at half, once and one and a half times the mean; gaps of four times the variance."""
+    asked: dict[str, Any] = {"hardware": [H100], "slo": rl.SLO(ttft_p95_s=0.2), "rate_per_s": 150.0, "plans": [rl.Plan()],
+                             "simulate": 0, "split": False}  # fmt: skip
+    moving = size(LLAMA, workload=CHAT.arriving(Piecewise((0.5, 1.0, 1.5), 3600.0)), **asked)
+    assert moving.peak_rate_per_s == pytest.approx(225.0)
+    steady, bursty = (size(LLAMA, workload=CHAT.arriving(Gamma(scv)), **asked) for scv in (1.0, 4.0))
+    assert bursty.choices[0].n_replicas > steady.choices[0].n_replicas
 
 
 def _goodput(tpot_s: float, budgets: list[float]) -> float:

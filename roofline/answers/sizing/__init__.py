@@ -22,7 +22,7 @@ from roofline.answers.sizing.rows import Choice, Sizing
 from roofline.errors import SpecError, require
 from roofline.num import checked
 from roofline.specs import catalog
-from roofline.specs.arrivals import Recorded
+from roofline.specs.arrivals import Piecewise, Recorded
 from roofline.specs.engine import Engine
 from roofline.specs.hardware import Hardware
 from roofline.specs.model import Model
@@ -134,7 +134,10 @@ def size(
 
 
 def _fullest_minute(workload: Workload) -> float:
-    """The rate of the fullest minute over the mean one; 1 of arrivals that are a process with a steady rate."""
+    """The rate of the fullest minute, or of the busiest piece, over the mean one; 1 of a process with a steady rate."""
+    if isinstance(workload.arrivals, Piecewise):
+        shares = workload.arrivals.shares
+        return max(shares) * len(shares) / sum(shares)
     if not isinstance(workload.arrivals, Recorded):
         return 1.0
     found = workload.summary().peak_minute_over_mean

@@ -117,7 +117,7 @@ class Curves:
 
 def curves(
     law: Callable[[NDArray[np.intp]], MeanLaw], w: Lengths, rules: Rules, asked: tuple[str, ...], *,
-    request_s: Floats | float = 0.0,
+    request_s: Floats | float = 0.0, arrivals_scv: float = 1.0,
 ) -> Curves:  # fmt: skip
     """The curves of candidates, by the closed form.
 
@@ -131,6 +131,8 @@ def curves(
         Names of times, such as "ttft_p95_s".
     request_s : array
         What a request takes once, beside its steps, of each candidate [s].
+    arrivals_scv : float
+        c_a² of the gaps between arrivals [1].
     """
     n, loads = rules.batch_tokens.size, LOADS.size
     candidate = np.arange(n)
@@ -138,7 +140,7 @@ def curves(
     rate = most[:, None] * LOADS
     points = np.repeat(candidate, loads)
     s = steady(law(points), w, rules.at(points), rate.ravel(), tolerance=ROUGH)
-    wait = waits(s)
+    wait = waits(s, arrivals_scv)
     once = np.broadcast_to(np.asarray(request_s, dtype=np.float64), (n,))[:, None]
     times = {}
     for name in dict.fromkeys((*asked, "tpot_mean_s")):

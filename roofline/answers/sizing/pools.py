@@ -21,6 +21,7 @@ from roofline.answers.steps import seen_through
 from roofline.answers.tiers import exposed_seconds
 from roofline.answers.transfer import links_of, wire
 from roofline.errors import SpecError, shown
+from roofline.specs.arrivals import Gamma
 from roofline.specs.hardware import Hardware
 from roofline.specs.slo import SLO
 from roofline.specs.workload import Workload
@@ -64,6 +65,7 @@ class _Question:
     peak: float
     tokens: float  # of a request, read and given
     answers: float  # of a request, given
+    scv: float  # of the gaps between arrivals
     priced: Priced
 
 
@@ -81,8 +83,8 @@ def choices_of(
     if not held:
         return [], (), dropped
     w = _lengths(held, workload)
-    q = _Question(slo, rate, peak, w.prompt_mean + w.decode_mean + 1.0, w.decode_mean + 1.0, priced)
-    whole = _curves(held, w, tuple(slo.limits))
+    q = _Question(slo, rate, peak, w.prompt_mean + w.decode_mean + 1.0, w.decode_mean + 1.0, _scv(workload), priced)
+    whole = _curves(held, w, tuple(slo.limits), q.scv)
     choices: list[Choice] = []
     points: list[dict[str, Any]] = []
     for lot, found in zip(held, whole, strict=True):
@@ -97,6 +99,11 @@ def choices_of(
         choices += [c for c, _ in two if c is not None]
         points += [p for _, ps in two for p in ps]
     return choices, _front(points), dropped
+
+
+def _scv(workload: Workload) -> float:
+    """c_a² of the gaps: 1 of independent users; of a trace, within the minute that is sized for, as good as that."""
+    return workload.arrivals.scv if isinstance(workload.arrivals, Gamma) else 1.0
 
 
 def _lengths(lots: Sequence[list[Candidate]], workload: Workload) -> Lengths:
@@ -119,7 +126,7 @@ def _too_small(c: Candidate, workload: Workload) -> str | None:
     return f"{what} tokens; {share:.1%} of the requests are longer"
 
 
-def _curves(lots: Sequence[list[Candidate]], w: Lengths, asked: tuple[str, ...]) -> list[Curves]:
+def _curves(lots: Sequence[list[Candidate]], w: Lengths, asked: tuple[str, ...], scv: float) -> list[Curves]:
     """Those of every lot, of as many side by side as have equally many stages."""
     found: dict[int, Curves] = {}
     for n_stages in sorted({len(lot[0].laws) for lot in lots}):
@@ -128,7 +135,7 @@ def _curves(lots: Sequence[list[Candidate]], w: Lengths, asked: tuple[str, ...])
             every = [c for i in some for c in lots[i]]
             law = _side_by_side([lots[i][0] for i in some])
             lot_of = np.repeat(np.arange(len(some)), [len(lots[i]) for i in some])
-            together = _ranks_added(_asked(every, law, lot_of, w, asked), every)
+            together = _ranks_added(_asked(every, law, lot_of, w, asked, scv), every)
             ends = np.cumsum([len(lots[i]) for i in some])
             found |= {
                 i: _part(together, slice(end - len(lots[i]), end)) for i, end in zip(some, ends.tolist(), strict=True)
@@ -158,7 +165,12 @@ def _packed(which: list[int], lots: Sequence[list[Candidate]]) -> Iterator[list[
 
 
 def _asked(
-    some: Sequence[Candidate], law: Stack | Stages, lot_of: NDArray[np.intp], w: Lengths, asked: tuple[str, ...]
+    some: Sequence[Candidate],
+    law: Stack | Stages,
+    lot_of: NDArray[np.intp],
+    w: Lengths,
+    asked: tuple[str, ...],
+    scv: float,
 ) -> Curves:
     rules = Rules(
         batch_tokens=np.array([float(c.replica.batch_tokens) for c in some]),
@@ -166,7 +178,7 @@ def _asked(
         kv_tokens=np.array([float(c.replica.n_pages * c.replica.page_tokens) for c in some]),
     )
     once = np.array([c.request_s for c in some])
-    return curves(lambda which: law.of_points(lot_of[which]), w, rules, asked, request_s=once)
+    return curves(lambda which: law.of_points(lot_of[which]), w, rules, asked, request_s=once, arrivals_scv=scv)
 
 
 def _ranks_added(found: Curves, some: Sequence[Candidate]) -> Curves:
@@ -222,8 +234,8 @@ def _split(
     """Of every lot the best pool that reads and the best that decodes, alike in chips, plan and formats."""
     ttft = tuple(n for n in q.slo.limits if n.startswith("ttft"))
     others = tuple(n for n in q.slo.limits if not n.startswith("ttft"))
-    reading = _curves(lots, w.prompts_alone(), ttft or ("ttft_mean_s",))
-    decoding = _curves(lots, w.answers_alone(), others)
+    reading = _curves(lots, w.prompts_alone(), ttft or ("ttft_mean_s",), q.scv)
+    decoding = _curves(lots, w.answers_alone(), others, q.scv)
     alone = _long_prompt_s(lots, w)
     for lot, read, decode, reading_s in zip(lots, reading, decoding, alone, strict=True):
         if lot[0].deployment.hardware.links.scale_out is None:  # no link out of the node is on record
