@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from roofline.answers.ladder import cache_ladder
     from roofline.answers.lever_table import lever_table
     from roofline.answers.memory import Memory, memory
+    from roofline.answers.mix import classify
     from roofline.answers.phases import decode, prefill
     from roofline.answers.prediction import Comparison, Prediction, predict
     from roofline.answers.sensitivity import sensitivity
@@ -63,6 +64,7 @@ _HOMES = {
     "answers.ladder": ("cache_ladder",),
     "answers.lever_table": ("lever_table",),
     "answers.memory": ("Memory", "memory"),
+    "answers.mix": ("classify",),
     "answers.phases": ("decode", "prefill"),
     "answers.prediction": ("Comparison", "Prediction", "predict"),
     "answers.sensitivity": ("sensitivity",),
@@ -126,6 +128,7 @@ __all__ = [
     "accuracy",
     "cache_ladder",
     "calibrate",
+    "classify",
     "clock",
     "compare",
     "cost",

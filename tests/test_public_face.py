@@ -41,6 +41,7 @@ FACE = [
     "accuracy",
     "cache_ladder",
     "calibrate",
+    "classify",
     "clock",
     "compare",
     "cost",
