@@ -30,7 +30,9 @@ from roofline.work.sight import Sight
 from roofline.work.step import Seqs
 from roofline.work.sums import Cheaper, Key, Reached, Sum
 
-__all__ = ["ALIKE", "DeploymentLaw", "Lines", "defined", "keys_of", "pass_laws", "seen_through", "step_law"]
+__all__ = [
+    "ALIKE", "DeploymentLaw", "Lines", "defined", "keys_of", "pass_laws", "seen_through", "step_law", "windows_of",
+]  # fmt: skip
 
 Floats = NDArray[np.float64]
 

@@ -15,12 +15,13 @@ from roofline.answers.serving.waits import Waits, gap_s, tpot_s, waits
 from roofline.specs.slo import SLO
 from roofline.timing.steplaw import MeanLaw
 
-__all__ = ["Curves", "Limit", "curves"]
+__all__ = ["FEW_LOADS", "LOADS", "Curves", "Limit", "curves"]
 
 Floats = NDArray[np.float64]
 
-LOADS = np.array([0.02, 0.06, 0.12, 0.2, 0.3, 0.4, 0.5, 0.6, 0.68, 0.75, 0.8, MOST_LOAD])
-ROUGH = 2e-4  # relative; what ranking needs
+LOADS = np.array([0.02, 0.1, 0.2, 0.32, 0.44, 0.55, 0.66, 0.75, 0.8, MOST_LOAD])
+FEW_LOADS = np.array([0.03, 0.25, 0.45, 0.62, 0.75, MOST_LOAD])
+ROUGH = 3e-4  # relative; what ranking needs
 
 _ASKED: dict[str, Callable[[Steady, Waits], Floats]] = {
     "ttft_mean_s": lambda s, w: w.mean_s,
@@ -117,7 +118,7 @@ class Curves:
 
 def curves(
     law: Callable[[NDArray[np.intp]], MeanLaw], w: Lengths, rules: Rules, asked: tuple[str, ...], *,
-    request_s: Floats | float = 0.0, arrivals_scv: float = 1.0,
+    request_s: Floats | float = 0.0, arrivals_scv: float = 1.0, at_loads: Floats = LOADS,
 ) -> Curves:  # fmt: skip
     """The curves of candidates, by the closed form.
 
@@ -133,11 +134,13 @@ def curves(
         What a request takes once, beside its steps, of each candidate [s].
     arrivals_scv : float
         c_a² of the gaps between arrivals [1].
+    at_loads : array
+        Shares of its saturation that each is looked at [1].
     """
-    n, loads = rules.batch_tokens.size, LOADS.size
+    n, loads = rules.batch_tokens.size, at_loads.size
     candidate = np.arange(n)
     most = saturation(law(candidate), w, rules, tolerance=ROUGH)
-    rate = most[:, None] * LOADS
+    rate = most[:, None] * at_loads
     points = np.repeat(candidate, loads)
     s = steady(law(points), w, rules.at(points), rate.ravel(), tolerance=ROUGH)
     wait = waits(s, arrivals_scv)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from roofline.answers.offload.cached import sequence_bytes
 from roofline.answers.serving.lengths import Lengths
 from roofline.answers.serving.steady import Rules
 from roofline.answers.sizing.candidates import Candidate, Dropped, formats_of, plan_label
-from roofline.answers.sizing.curves import Curves, Limit, curves
+from roofline.answers.sizing.curves import FEW_LOADS, LOADS, Curves, Limit, curves
 from roofline.answers.sizing.rows import Choice
 from roofline.answers.sizing.stack import Stack, Stages, stacked
 from roofline.answers.steps import seen_through
@@ -84,7 +84,8 @@ def choices_of(
         return [], (), dropped
     w = _lengths(held, workload)
     q = _Question(slo, rate, peak, w.prompt_mean + w.decode_mean + 1.0, w.decode_mean + 1.0, _scv(workload), priced)
-    whole = _curves(held, w, tuple(slo.limits), q.scv)
+    groups = _groups(held)
+    whole = _curves(groups, held, w, tuple(slo.limits), q.scv)
     choices: list[Choice] = []
     points: list[dict[str, Any]] = []
     for lot, found in zip(held, whole, strict=True):
@@ -95,7 +96,7 @@ def choices_of(
         if not one:
             dropped.append(_dropped(lot[0], _why_not(found, limits, slo)))
     if split and w.decode_mean > 0.0 and "e2e_mean_s" not in slo.limits:
-        two = list(_split(held, w, q))
+        two = list(_split(groups, held, w, q))
         choices += [c for c, _ in two if c is not None]
         points += [p for _, ps in two for p in ps]
     return choices, _front(points), dropped
@@ -107,7 +108,7 @@ def _scv(workload: Workload) -> float:
 
 
 def _lengths(lots: Sequence[list[Candidate]], workload: Workload) -> Lengths:
-    windows = seen_through([law for lot in lots for law in lot[0].laws])
+    windows = seen_through(lots[0][0].laws)  # of one model all see through the same
     page = lots[0][0].replica.page_tokens
     return Lengths.of(
         workload.prompt_tokens, workload.output_tokens, windows=windows, page_tokens=page, n_sizes=N_SIZES
@@ -126,20 +127,37 @@ def _too_small(c: Candidate, workload: Workload) -> str | None:
     return f"{what} tokens; {share:.1%} of the requests are longer"
 
 
-def _curves(lots: Sequence[list[Candidate]], w: Lengths, asked: tuple[str, ...], scv: float) -> list[Curves]:
-    """Those of every lot, of as many side by side as have equally many stages."""
-    found: dict[int, Curves] = {}
+Group: TypeAlias = tuple[list[int], "Stack | Stages"]
+"""The places of some lots, and their laws side by side."""
+
+
+def _groups(lots: Sequence[list[Candidate]]) -> list[Group]:
+    """Lots with equally many stages together, some hundred candidates at once."""
+    found: list[Group] = []
     for n_stages in sorted({len(lot[0].laws) for lot in lots}):
         alike = [i for i, lot in enumerate(lots) if len(lot[0].laws) == n_stages]
-        for some in _packed(alike, lots):
-            every = [c for i in some for c in lots[i]]
-            law = _side_by_side([lots[i][0] for i in some])
-            lot_of = np.repeat(np.arange(len(some)), [len(lots[i]) for i in some])
-            together = _ranks_added(_asked(every, law, lot_of, w, asked, scv), every)
-            ends = np.cumsum([len(lots[i]) for i in some])
-            found |= {
-                i: _part(together, slice(end - len(lots[i]), end)) for i, end in zip(some, ends.tolist(), strict=True)
-            }
+        found += [(some, _side_by_side([lots[i][0] for i in some])) for some in _packed(alike, lots)]
+    return found
+
+
+def _curves(
+    groups: Sequence[Group],
+    lots: Sequence[list[Candidate]],
+    w: Lengths,
+    asked: tuple[str, ...],
+    scv: float,
+    at_loads: Floats = LOADS,
+) -> list[Curves]:
+    """Those of every lot."""
+    found: dict[int, Curves] = {}
+    for some, law in groups:
+        every = [c for i in some for c in lots[i]]
+        lot_of = np.repeat(np.arange(len(some)), [len(lots[i]) for i in some])
+        together = _ranks_added(_asked(every, law, lot_of, w, asked, scv, at_loads), every)
+        ends = np.cumsum([len(lots[i]) for i in some])
+        found |= {
+            i: _part(together, slice(end - len(lots[i]), end)) for i, end in zip(some, ends.tolist(), strict=True)
+        }
     return [found[i] for i in range(len(lots))]
 
 
@@ -171,6 +189,7 @@ def _asked(
     w: Lengths,
     asked: tuple[str, ...],
     scv: float,
+    at_loads: Floats,
 ) -> Curves:
     rules = Rules(
         batch_tokens=np.array([float(c.replica.batch_tokens) for c in some]),
@@ -178,7 +197,9 @@ def _asked(
         kv_tokens=np.array([float(c.replica.n_pages * c.replica.page_tokens) for c in some]),
     )
     once = np.array([c.request_s for c in some])
-    return curves(lambda which: law.of_points(lot_of[which]), w, rules, asked, request_s=once, arrivals_scv=scv)
+    return curves(
+        lambda which: law.of_points(lot_of[which]), w, rules, asked, request_s=once, arrivals_scv=scv, at_loads=at_loads
+    )
 
 
 def _ranks_added(found: Curves, some: Sequence[Candidate]) -> Curves:
@@ -229,14 +250,14 @@ def _cheapest(choices: list[Choice]) -> list[Choice]:
 
 
 def _split(
-    lots: Sequence[list[Candidate]], w: Lengths, q: _Question
+    groups: Sequence[Group], lots: Sequence[list[Candidate]], w: Lengths, q: _Question
 ) -> Iterator[tuple[Choice | None, list[dict[str, Any]]]]:
     """Of every lot the best pool that reads and the best that decodes, alike in chips, plan and formats."""
     ttft = tuple(n for n in q.slo.limits if n.startswith("ttft"))
     others = tuple(n for n in q.slo.limits if not n.startswith("ttft"))
-    reading = _curves(lots, w.prompts_alone(), ttft or ("ttft_mean_s",), q.scv)
-    decoding = _curves(lots, w.answers_alone(), others, q.scv)
-    alone = _long_prompt_s(lots, w)
+    reading = _curves(groups, lots, w.prompts_alone(), ttft or ("ttft_mean_s",), q.scv, FEW_LOADS)
+    decoding = _curves(groups, lots, w.answers_alone(), others, q.scv, FEW_LOADS)
+    alone = _long_prompt_s(groups, len(lots), w)
     for lot, read, decode, reading_s in zip(lots, reading, decoding, alone, strict=True):
         if lot[0].deployment.hardware.links.scale_out is None:  # no link out of the node is on record
             continue
@@ -280,14 +301,13 @@ def _long(w: Lengths) -> float:
     return float(w.prompts[-2] if w.prompts.size > 1 else w.prompts[0])
 
 
-def _long_prompt_s(lots: Sequence[list[Candidate]], w: Lengths) -> list[float]:
-    """What reading a long prompt alone takes each lot  [s]."""
-    found = np.zeros(len(lots))
-    for n_stages in sorted({len(lot[0].laws) for lot in lots}):
-        alike = [i for i, lot in enumerate(lots) if len(lot[0].laws) == n_stages]
-        law = _side_by_side([lots[i][0] for i in alike]).of_points(np.arange(len(alike)))
-        none = np.zeros(len(alike))
-        found[alike] = law.alike(none, none, [none for _ in law.windows], 1.0, (_long(w), 0.0, 1.0))
+def _long_prompt_s(groups: Sequence[Group], n: int, w: Lengths) -> list[float]:
+    """What reading a long prompt alone takes each of n lots  [s]."""
+    found = np.zeros(n)
+    for some, law in groups:
+        none = np.zeros(len(some))
+        here = law.of_points(np.arange(len(some)))
+        found[some] = here.alike(none, none, [none for _ in law.windows], 1.0, (_long(w), 0.0, 1.0))
     return [float(seconds) for seconds in found]
 
 
@@ -296,8 +316,9 @@ def _points(c: Candidate, found: Curves, i: int, q: _Question) -> list[dict[str,
     rate, tpot = found.rate_per_s[i], found.times["tpot_mean_s"][i]
     holds = ~(found.cache_full[i] | found.slots_full[i])
     keeps = np.all([found.times[n][i] <= limit for n, limit in q.slo.limits.items()], axis=0)
+    name = _name(c)
     return [
-        _point(_name(c), 1.0 / tpot[j], rate[j] * q.answers / c.deployment.n_chips, bool(keeps[j]), False)
+        _point(name, 1.0 / tpot[j], rate[j] * q.answers / c.deployment.n_chips, bool(keeps[j]), False)
         for j in np.flatnonzero(holds)
     ]
 

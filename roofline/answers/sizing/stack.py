@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.answers.steps import ALIKE, Lines, defined, keys_of, seen_through
+from roofline.answers.steps import ALIKE, Lines, defined, keys_of, windows_of
 from roofline.ledger import Linear
 from roofline.num import Num
 from roofline.timing.laws import PassLaw
@@ -28,7 +28,7 @@ Floats = NDArray[np.float64]
 class _Form:
     """A linear form of every law: its constant, and coefficients of keys by their place."""
 
-    constant: Floats
+    constant: Floats | None  # none where it is 0 of every law
     terms: tuple[tuple[int, Floats], ...]
 
     @classmethod
@@ -36,13 +36,15 @@ class _Form:
         rows = [dict(form.terms) for form in forms]
         keys = sorted({key for row in rows for key in row}, key=lambda key: place[key])
         terms = tuple((place[key], np.array([row.get(key, 0.0) for row in rows])) for key in keys)
-        return cls(np.array([form.constant for form in forms]), terms)
+        constant = np.array([form.constant for form in forms])
+        return cls(constant if constant.any() else None, terms)
 
     def of_points(self, which: NDArray[np.intp]) -> _Form:
-        return _Form(self.constant[which], tuple((i, values[which]) for i, values in self.terms))
+        constant = None if self.constant is None else self.constant[which]
+        return _Form(constant, tuple((i, values[which]) for i, values in self.terms))
 
     def at(self, sums: Sequence[Num]) -> Num:
-        total: Num | None = self.constant if self.constant.any() else None
+        total: Num | None = self.constant
         for i, values in self.terms:
             term = values * sums[i]
             total = term if total is None else total + term
@@ -123,7 +125,7 @@ class Stages:
 def stacked(laws: Sequence[PassLaw], n_ranks: Sequence[int]) -> Stack:
     """The laws of deployments without pipelines, and their data-parallel ranks, as one."""
     keys = list(dict.fromkeys(key for law in laws for key in keys_of(law)))
-    windows = seen_through(laws)
+    windows = tuple(sorted({window for key in keys for window in windows_of(key)}))
     lines = Lines.of(keys, windows, "ranks * ")
     body = [*lines.decodes, *lines.alike, *lines.after, f"return ({', '.join(lines.names.values())},)"]
     sums = defined(f"{ALIKE}, ranks", body, lines.others | lines.of_sums | {"max": np.maximum, "min": np.minimum})
