@@ -17,6 +17,7 @@ __all__ = ["STEADY", "Arrivals", "Gamma", "Piecewise", "Poisson", "Recorded", "i
 Floats = NDArray[np.float64]
 
 MINUTE_S = 60.0
+LEAST_S, MOST_S = 5e-7, 5e9  # half of what a trace spans
 
 
 class Arrivals(Protocol):
@@ -61,6 +62,10 @@ class Piecewise:
 
     def __post_init__(self) -> None:
         positive(self.period_s, "Piecewise(period_s)")
+        if not isinstance(self.shares, (tuple, list)) or not all(
+            isinstance(s, (int, float)) and s < 1e9 for s in self.shares
+        ):
+            raise SpecError(f"Piecewise(shares): expected numbers such as (0.5, 1.5), got {shown(self.shares)}")
         if not self.shares or any(not (math.isfinite(s) and s >= 0.0) for s in self.shares) or sum(self.shares) == 0.0:
             raise SpecError(f"Piecewise(shares): expected shares of at least 0, not all 0, got {shown(self.shares)}")
 
@@ -85,6 +90,11 @@ class Recorded:
         object.__setattr__(self, "arrival_s", in_order(self.arrival_s, "Recorded(arrival_s)"))
         if self.arrival_s.size < 2 or not self.arrival_s[-1] > self.arrival_s[0]:
             raise SpecError("Recorded(arrival_s): expected at least two arrivals, not all at once")
+        if not LEAST_S <= self.arrival_s[-1] / 2.0 - self.arrival_s[0] / 2.0 <= MOST_S:
+            raise SpecError(
+                f"Recorded(arrival_s): expected seconds that span from a microsecond to {2.0 * MOST_S:.0e} s, "
+                f"got {self.arrival_s[0]:g} to {self.arrival_s[-1]:g}"
+            )
 
     def times(self, n: int, rate_per_s: float, rng: np.random.Generator) -> Floats:
         """The first n arrivals  [s]."""
@@ -144,5 +154,9 @@ def scv(values: NDArray[Any]) -> float:
 
 def positive(value: float, where: str) -> None:
     """Refuse what is no finite number above 0."""
-    if not isinstance(value, (int, float, np.floating, np.integer)) or not (math.isfinite(value) and value > 0.0):
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, (int, float, np.floating, np.integer))
+        or not (math.isfinite(value) and value > 0.0)
+    ):
         raise SpecError(f"{where}: expected a number above 0, got {shown(value)}")

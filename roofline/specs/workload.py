@@ -178,11 +178,17 @@ class Workload:
             raise SpecError(
                 f"Workload: expected as many outputs as prompts, got {self.output_tokens.size} and {self.prompt_tokens.size}"
             )
+        if self.block_ids is not None and not isinstance(self.block_ids, (tuple, list)):
+            raise SpecError(f"Workload(block_ids): expected the blocks of each prompt, got {shown(self.block_ids)}")
         if self.block_ids is not None and len(self.block_ids) != len(self):
             raise SpecError(
                 f"Workload(block_ids): expected one for each of {len(self)} prompts, got {len(self.block_ids)}"
             )
         _blocks_fit(self.block_ids, self.block_tokens, self.prompt_tokens, "Workload")
+        if not callable(getattr(self.arrivals, "times", None)):
+            raise SpecError(
+                f"Workload(arrivals): expected how requests come, such as Poisson(), got {shown(self.arrivals)}"
+            )
 
     def __len__(self) -> int:
         return int(self.prompt_tokens.size)
@@ -203,7 +209,17 @@ class Workload:
     ) -> Workload:
         """Any whole number between two, both among them, as likely as any other; prompt and output independent."""
         parts = []
-        for name, (low, high) in (("prompt_tokens", prompt_tokens), ("output_tokens", output_tokens)):
+        for name, pair in (("prompt_tokens", prompt_tokens), ("output_tokens", output_tokens)):
+            whole = (
+                isinstance(pair, (tuple, list))
+                and len(pair) == 2
+                and all(isinstance(n, (int, np.integer)) for n in pair)
+            )
+            if not whole:
+                raise SpecError(
+                    f"Workload.uniform({name}): expected two whole numbers such as (100, 2000), got {shown(pair)}"
+                )
+            low, high = pair
             if not 1 <= low <= high:
                 raise SpecError(f"Workload.uniform({name}): expected 1 <= low <= high, got {low} and {high}")
             parts.append(low + np.floor(_QUANTILES * (high - low + 1)))
@@ -223,6 +239,10 @@ class Workload:
         for name, mean, cv in (("prompt", prompt_mean, prompt_cv), ("output", output_mean, output_cv)):
             positive(mean, f"Workload.lognormal({name}_mean)")
             positive(cv, f"Workload.lognormal({name}_cv)")
+            if mean > LONGEST or cv > 1000.0:
+                raise SpecError(
+                    f"Workload.lognormal({name}): expected a mean of at most {LONGEST:,} tokens and a cv of at most 1000"
+                )
             variance = math.log1p(cv * cv)
             parts.append(
                 np.clip(np.rint(np.exp(math.log(mean) - variance / 2.0 + math.sqrt(variance) * z)), 1, longest)
@@ -232,6 +252,8 @@ class Workload:
     @classmethod
     def of_trace(cls, requests: Requests, *, name: str = "") -> Workload:
         """The lengths and the blocks of a trace, arriving as they did; they wait for no answer."""
+        if not isinstance(requests, Requests):
+            raise SpecError(f"Workload.of_trace(requests): expected Requests, got {shown(requests)}")
         if requests.follows is not None:
             raise SpecError("Workload.of_trace: expected requests that follow none; draw from Sessions instead")
         return cls(requests.prompt_tokens, requests.output_tokens, Recorded(requests.arrival_s), name,
@@ -334,7 +356,10 @@ def _correlation(a: Counts, b: Counts) -> float:
 
 
 def _tokens(given: Sequence[float] | NDArray[Any], where: str) -> Counts:
-    tokens = np.array(given, dtype=np.float64)
+    try:
+        tokens = np.array(given, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise SpecError(f"{where}: expected whole numbers of tokens, got {shown(given)}") from None
     if tokens.ndim != 1 or tokens.size == 0:
         raise SpecError(f"{where}: expected at least one request")
     bad = first_not_whole(tokens, LONGEST)

@@ -54,7 +54,7 @@ class Closed:
     ttft_mean_s, ttft_p50_s, ttft_p95_s, ttft_p99_s, queue_mean_s : array
         From arrival to first token; of it, until a step takes the prompt [s].
     tpot_mean_s, tpot_p50_s, tpot_p95_s, tpot_p99_s : array
-        Of requests that decode [s].
+        Of requests that decode; 0 where none does [s].
     itl_p99_s : array
         Of the gaps between tokens [s].
     e2e_mean_s : array
@@ -155,16 +155,17 @@ def _answers(s: Steady, rate: Floats, most: Floats, request_s: float, arrivals_s
     def known(values: Floats) -> Floats:
         return np.where(stable, values, np.inf)
 
-    ttft = [known(wait.at(share) + request_s) for share in SHARES]
-    tpot = [known(tpot_s(s, share)) for share in SHARES]
+    ttft = [known(at + request_s) for at in np.maximum.accumulate([wait.at(share) for share in SHARES], axis=0)]
+    some = 1.0 if s.lengths.answering > 0.0 else 0.0  # of answers of one token there is nothing to wait for after it
+    tpot = [known(some * tpot_s(s, share)) for share in SHARES]
     mean = wait.mean_s + request_s
     reading = rate * np.sum(wait.shares * wait.own_s, axis=0)  # prompts being read, each holding all of its pages
     held = s.n_seq * s.lengths.held_mean + reading * s.lengths.prompt_mean
     reason = _reasons(s, rate / most, held, arrivals_scv, untrusted)
     return Closed(
         rate_per_s=rate, saturation_per_s=most, ttft_mean_s=known(mean), ttft_p50_s=ttft[0], ttft_p95_s=ttft[1],
-        ttft_p99_s=ttft[2], queue_mean_s=known(wait.queue_s), tpot_mean_s=known(s.tpot_s), tpot_p50_s=tpot[0],
-        tpot_p95_s=tpot[1], tpot_p99_s=tpot[2], itl_p99_s=known(gap_s(s, 0.99)),
+        ttft_p99_s=ttft[2], queue_mean_s=known(wait.queue_s), tpot_mean_s=known(some * s.tpot_s), tpot_p50_s=tpot[0],
+        tpot_p95_s=tpot[1], tpot_p99_s=tpot[2], itl_p99_s=known(some * gap_s(s, 0.99)),
         e2e_mean_s=known(mean + s.lengths.decode_mean * s.token_s), n_seq=known(s.n_seq), kv_tokens=known(held),
         reason=reason,
     )  # fmt: skip

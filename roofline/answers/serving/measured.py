@@ -140,11 +140,11 @@ class _Sample:
     def statistics(self) -> dict[str, float]:
         found: dict[str, float] = {}
         for name, values in (("ttft", self.ttft_s), ("tpot", self.tpot_s[np.isfinite(self.tpot_s)])):
-            found[f"{name}_mean_s"] = float(values.mean()) if values.size else np.nan
+            found[f"{name}_mean_s"] = float(values.mean()) if values.size else 0.0
             for share in (50, 95, 99):
-                found[f"{name}_p{share}_s"] = float(np.percentile(values, share)) if values.size else np.nan
+                found[f"{name}_p{share}_s"] = float(np.percentile(values, share)) if values.size else 0.0
         found["itl_p99_s"] = _weighted(self.gap_s, self.seen, 0.99)
-        found["e2e_mean_s"] = float(self.e2e_s.mean()) if self.e2e_s.size else np.nan
+        found["e2e_mean_s"] = float(self.e2e_s.mean()) if self.e2e_s.size else 0.0
         return found
 
 
@@ -159,7 +159,7 @@ def _counted(served: Served) -> NDArray[np.bool_]:
 def _weighted(values: Floats, weights: Floats, share: float) -> float:
     """The value that so much of the weight is at or below."""
     if not values.size:
-        return float("nan")
+        return 0.0
     order = np.argsort(values)
     reached = np.cumsum(weights[order])
     return float(values[order][np.searchsorted(reached, share * reached[-1])])

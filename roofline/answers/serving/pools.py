@@ -19,7 +19,7 @@ from roofline.answers.records import Answer
 from roofline.answers.serving.closed import BURSTY, REASONS, Closed, closed_form
 from roofline.answers.serving.lengths import Lengths
 from roofline.answers.serving.measured import STATISTICS, TAIL, WARM_UP
-from roofline.answers.serving.service import replica_of
+from roofline.answers.serving.service import LEAST_RATE, replica_of
 from roofline.answers.serving.steady import Rules
 from roofline.answers.simulate import Replica, simulate
 from roofline.answers.steps import DeploymentLaw, step_law
@@ -31,7 +31,7 @@ from roofline.specs.arrivals import Poisson
 from roofline.specs.deployment import Deployment
 from roofline.specs.workload import Requests, Workload
 
-__all__ = ["SplitServing", "serve_split"]
+__all__ = ["SplitServing", "one_rate", "serve_split"]
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
@@ -127,7 +127,7 @@ def serve_split(
         raise PlanError(f"serve_split: two pools of one model, got {prefill.model.id} and {decode.model.id}")
     if method not in ("auto", "closed form", "simulation"):
         raise SpecError(f"serve_split(method): expected auto, closed form or simulation, got {method!r}")
-    rate = float(np.asarray(checked(rate_per_s, name="rate_per_s", low=0.0, above=True)).reshape(-1)[0])
+    rate = one_rate(rate_per_s, "serve_split")
     for name, value in (
         ("n_prefill", n_prefill),
         ("n_decode", n_decode),
@@ -139,6 +139,14 @@ def serve_split(
     readers, writers = _Pool.of(prefill, n_prefill, workload), _Pool.of(decode, n_decode, workload)
     way = _Way.of(prefill, decode, link)
     return _answer(readers, writers, way, workload, rate, method, (n_requests, n_runs, seed))
+
+
+def one_rate(rate_per_s: Any, where: str) -> float:
+    """One rate of requests, of which some come in a year  [1/s]."""
+    rate = checked(rate_per_s, name="rate_per_s", low=LEAST_RATE)
+    if not isinstance(rate, float):
+        raise SpecError(f"{where}(rate_per_s): expected one number, got an array")
+    return rate
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -258,9 +266,9 @@ def _simulated(
     ttft, tpot, whole = (np.concatenate([part[k] for part in parts]) for k in range(3))
     found = {"e2e_mean_s": float(whole.mean()) + once}
     for name, values, more in (("ttft", ttft, once), ("tpot", tpot[np.isfinite(tpot)], 0.0)):
-        found[f"{name}_mean_s"] = float(values.mean()) + more if values.size else float("nan")
+        found[f"{name}_mean_s"] = float(values.mean()) + more if values.size else 0.0
         for share in (50, 95, 99):
-            found[f"{name}_p{share}_s"] = float(np.percentile(values, share)) + more if values.size else float("nan")
+            found[f"{name}_p{share}_s"] = float(np.percentile(values, share)) + more if values.size else 0.0
     return found
 
 

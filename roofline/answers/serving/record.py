@@ -40,7 +40,7 @@ class Serving:
     ttft_mean_s, ttft_p50_s, ttft_p95_s, ttft_p99_s : Num
         From arrival to first token, queueing included [s]; infinite where the queue grows for ever.
     tpot_mean_s, tpot_p50_s, tpot_p95_s, tpot_p99_s : Num
-        Of requests with more than one token, over requests [s].
+        Of requests with more than one token, over requests; 0 where there is none [s].
     itl_p99_s : Num
         The gap between two tokens that 99 of 100 stay within: what a chunk of somebody's prompt does to the others [s].
     e2e_mean_s : Num
@@ -103,7 +103,8 @@ class Serving:
     @property
     def tokens_per_s_per_user(self) -> Num:
         """1 / mean TPOT  [1/s]."""
-        return 1.0 / self.tpot_mean_s
+        with np.errstate(divide="ignore"):  # of one token each, without end
+            return np.divide(1.0, self.tpot_mean_s) if np.ndim(self.tpot_mean_s) else _inverse(float(self.tpot_mean_s))
 
     def to_dict(self) -> dict[str, Any]:
         """Flat, SI, unit in the key."""
@@ -128,3 +129,7 @@ class Serving:
             return f"Serving(unstable: {self.rate_per_s:g}/s of at most {self.saturation_per_s:.4g}/s)"
         ttft, tpot = 1e3 * float(self.ttft_p95_s), 1e3 * float(self.tpot_p95_s)
         return f"Serving({self.rate_per_s:g}/s: TTFT p95 {ttft:.4g} ms, TPOT p95 {tpot:.4g} ms, by {self.method})"
+
+
+def _inverse(value: float) -> float:
+    return 1.0 / value if value else np.inf

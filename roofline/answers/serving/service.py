@@ -32,6 +32,7 @@ __all__ = ["Keeping", "Routing", "Service", "begun_before", "replica_of"]
 Routing: TypeAlias = Literal["random", "round-robin", "least-loaded"]
 
 N_REQUESTS = 5000
+LEAST_RATE = 1e-9  # requests a second: one in thirty years
 BATCH_TOKENS, MAX_SEQS = 2048, 256  # of an engine that limits nothing: what most engines begin from
 
 
@@ -139,6 +140,10 @@ class Service:
 
     def observed(self, rate: float, n_requests: int, n_runs: int, seed: int) -> Observed:
         """By simulation."""
+        if rate < LEAST_RATE:
+            raise SpecError(
+                f"serve(rate_per_s): a simulation takes at least {LEAST_RATE:g} requests a second, got {rate:g}"
+            )
         once = isinstance(self.workload, Workload) and isinstance(self.workload.arrivals, Recorded)
         n = n_requests * self.ranks
         if once and isinstance(self.workload, Workload):

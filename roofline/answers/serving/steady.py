@@ -128,8 +128,8 @@ class Steady:
     def elasticity(self) -> Floats:
         """ε = (B/t_d)·dt_d/dB: how much longer a step is with more decodes [1]."""
         b = self.seen_by_one
-        more = step_s(self.law, self.lengths, b * 1.01, 0.0, (0.0, 0.0, 0.0))
-        return np.clip((more / self.decode_s - 1.0) / 0.01, 0.0, 0.9)
+        more = step_s(self.law, self.lengths, b * 1.25, 0.0, (0.0, 0.0, 0.0))  # beyond the bends of a pipeline's round
+        return np.clip((more / self.decode_s - 1.0) / 0.25, 0.0, 0.9)
 
     @property
     def dispersion(self) -> Floats:

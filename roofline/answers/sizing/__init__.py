@@ -14,13 +14,13 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from roofline.answers.serving import serve
+from roofline.answers.serving.pools import one_rate
 from roofline.answers.sizing.candidates import Candidate, Dropped, candidates, usual_plans
 from roofline.answers.sizing.inverse import largest_rate, least_memory_fraction, longest_prompt
 from roofline.answers.sizing.offline import Offline, offline
 from roofline.answers.sizing.pools import Priced, choices_of
 from roofline.answers.sizing.rows import Choice, Sizing
-from roofline.errors import SpecError, require
-from roofline.num import checked
+from roofline.errors import SpecError, require, shown
 from roofline.specs import catalog
 from roofline.specs.arrivals import Piecewise, Recorded
 from roofline.specs.engine import Engine
@@ -98,10 +98,15 @@ def size(
     require(model, Model, "size(model)")
     require(workload, Workload, "size(workload=…)")
     require(slo, SLO, "size(slo=…)")
-    rate = checked(rate_per_s, name="rate_per_s", low=0.0, above=True)
-    if not isinstance(rate, float):
-        raise SpecError("size(rate_per_s): expected one number, got an array")
-    chips = (hardware,) if isinstance(hardware, Hardware) else tuple(hardware)
+    rate = one_rate(rate_per_s, "size")
+    _plain_options(plans, formats, batch_tokens, max_seqs, simulate, split)
+    chips = (
+        (hardware,)
+        if isinstance(hardware, Hardware)
+        else tuple(hardware)
+        if isinstance(hardware, (list, tuple))
+        else ()
+    )
     for chip in chips:
         require(chip, Hardware, "size(hardware=…)")
     if not chips:
@@ -131,6 +136,31 @@ def size(
         choices=(*best, *ordered[simulate:]), dropped=(*dropped, *more), pareto=front, rate_per_s=rate,
         peak_rate_per_s=peak, slo=slo, n_tried=len(dropped) + sum(len(lot) * (1 + split) for lot in built),
     )  # fmt: skip
+
+
+def _plain_options(plans: Any, formats: Any, batch_tokens: Any, max_seqs: Any, simulate: Any, split: Any) -> None:
+    """Refuse what is no list of what it should be."""
+    for name, given in (("formats", formats), ("batch_tokens", batch_tokens), ("max_seqs", max_seqs), ("plans", plans)):
+        if not (name == "plans" and given is None) and (not isinstance(given, (list, tuple)) or not given):
+            raise SpecError(f"size({name}): expected a list with at least one, got {shown(given)}")
+    for plan in plans or ():
+        require(plan, Plan, "size(plans=…)")
+    odd = next((pair for pair in formats if not (isinstance(pair, (list, tuple)) and len(pair) == 2)), None)
+    if odd is not None:
+        raise SpecError(f'size(formats): expected pairs such as ("fp8", "bf16"), got {shown(odd)}')
+    for name, given in (("batch_tokens", batch_tokens), ("max_seqs", max_seqs)):
+        for value in given:
+            _whole(name, value, 1)
+    if simulate is None:
+        raise SpecError("size(simulate): expected a whole number, 0 for none, got none")
+    _whole("simulate", simulate, 0)
+    if not isinstance(split, bool):
+        raise SpecError(f"size(split): expected True or False, got {shown(split)}")
+
+
+def _whole(name: str, value: Any, least: int) -> None:
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
+        raise SpecError(f"size({name}): expected a whole number of at least {least}, got {shown(value)}")
 
 
 def _fullest_minute(workload: Workload) -> float:

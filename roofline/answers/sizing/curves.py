@@ -96,7 +96,7 @@ class Curves:
     def at(self, candidate: int, rate_per_s: float) -> dict[str, float]:
         """Times of a candidate at a rate, on the lines between the loads  [s]."""
         rate = self.rate_per_s[candidate]
-        return {n: float(np.exp(np.interp(rate_per_s, rate, np.log(v[candidate])))) for n, v in self.times.items()}
+        return {n: _between(rate_per_s, rate, v[candidate]) for n, v in self.times.items()}
 
     def seqs_at(self, candidate: int, rate_per_s: float) -> float:
         """Sequences that decode at a rate  [1]."""
@@ -148,6 +148,8 @@ def curves(
     times = {}
     for name in dict.fromkeys((*asked, "tpot_mean_s")):
         found = np.broadcast_to(_ASKED[name](s, wait), points.shape).reshape(n, loads)
+        if w.answering == 0.0 and name.startswith(("tpot", "itl")):
+            found = np.zeros((n, loads))
         times[name] = found + once if name.startswith(("ttft", "e2e")) else found
     spread = SIGMAS * np.sqrt(np.maximum(s.n_seq * s.dispersion, 1.0))
     reading = s.rate_per_s * np.sum(wait.shares * wait.own_s, axis=0)
@@ -157,6 +159,11 @@ def curves(
         cache_full=(held > s.rules.kv_tokens).reshape(n, loads),
         slots_full=(s.n_seq + spread > s.rules.max_seqs).reshape(n, loads),
     )  # fmt: skip
+
+
+def _between(at: float, rate: Floats, seconds: Floats) -> float:
+    """On the line between two rates, of times on a scale of their logarithms; 0 of what takes no time."""
+    return float(np.exp(np.interp(at, rate, np.log(seconds)))) if seconds.all() else 0.0
 
 
 def _reached(rate: Floats, seconds: Floats, limit: float) -> float:

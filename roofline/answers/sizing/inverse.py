@@ -7,8 +7,9 @@ from collections.abc import Callable
 import numpy as np
 
 from roofline.answers.serving import Serving, serve
-from roofline.errors import SpecError, require
-from roofline.num import checked
+from roofline.answers.serving.closed import REASONS
+from roofline.answers.serving.pools import one_rate
+from roofline.errors import SpecError, require, shown
 from roofline.specs.deployment import Deployment
 from roofline.specs.slo import SLO
 from roofline.specs.workload import Workload
@@ -58,13 +59,19 @@ def longest_prompt(deployment: Deployment, slo: SLO, *, output_tokens: int, rate
     Found by halving, as every time grows with the prompt; at most what the model reads.
     """
     require(deployment, Deployment, "longest_prompt(deployment)")
+    require(slo, SLO, "longest_prompt(slo)")
+    rate = one_rate(rate_per_s, "longest_prompt")
+    if not isinstance(output_tokens, int) or isinstance(output_tokens, bool) or output_tokens < 1:
+        raise SpecError(
+            f"longest_prompt(output_tokens): expected a whole number of at least 1, got {shown(output_tokens)}"
+        )
     most = int(deployment.model.max_context_tokens or 0) - output_tokens
     if most < 1:
         raise SpecError(f"longest_prompt(output_tokens): {deployment.model.id} reads fewer tokens than {output_tokens}")
 
     def keeps(prompt: int) -> bool:
         workload = Workload.fixed(prompt_tokens=prompt, output_tokens=output_tokens)
-        return _keeps(serve(deployment, workload, rate_per_s=rate_per_s, method="closed form"), slo)
+        return _keeps(serve(deployment, workload, rate_per_s=rate, method="closed form"), slo)
 
     return _most(keeps, 1, most)
 
@@ -77,7 +84,8 @@ def least_memory_fraction(deployment: Deployment, workload: Workload, slo: SLO, 
     """
     require(deployment, Deployment, "least_memory_fraction(deployment)")
     d = deployment
-    rate = float(np.asarray(checked(rate_per_s, name="rate_per_s", low=0.0, above=True)).reshape(-1)[0])
+    require(slo, SLO, "least_memory_fraction(slo)")
+    rate = one_rate(rate_per_s, "least_memory_fraction")
 
     def keeps(hundredths: int) -> bool:
         engine = d.engine.varied(memory_fraction=hundredths / 100.0)
@@ -90,7 +98,7 @@ def least_memory_fraction(deployment: Deployment, workload: Workload, slo: SLO, 
             efficiency=d.efficiency,
         )
         found = serve(here, workload, rate_per_s=rate, method="closed form")
-        return found.fits and found.rejected == 0.0 and "cache" not in found.why and _keeps(found, slo)
+        return found.fits and found.rejected == 0.0 and found.why != REASONS[3] and _keeps(found, slo)
 
     if not keeps(100):
         return None

@@ -7,6 +7,7 @@ from math import ceil
 
 from roofline.answers.records import Answer
 from roofline.answers.serving import serve
+from roofline.answers.tiers import one_number
 from roofline.errors import SpecError
 from roofline.num import checked
 from roofline.specs.deployment import Deployment
@@ -15,6 +16,7 @@ from roofline.specs.workload import Workload
 __all__ = ["Offline", "offline"]
 
 HOUR_S, MTOK = 3600.0, 1e6
+MOST_REJECTED = 1e-3  # share of requests a replica may be too small for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -82,17 +84,29 @@ def offline(
     found = serve(deployment, workload, rate_per_s=1.0, method="closed form")
     if not found.fits:
         raise SpecError(f"offline: no request of this workload fits on {deployment.n_chips} × {deployment.hardware.id}")
+    if found.rejected > MOST_REJECTED:
+        raise SpecError(
+            f"offline: {found.rejected:.1%} of the requests are longer than a replica on {deployment.hardware.id} holds, or "
+            f"than {deployment.model.id} reads"
+        )
     if deadline_s is not None:
-        limit = float(checked(deadline_s, name="deadline_s", low=0.0, above=True))
+        limit = one_number(deadline_s, name="deadline_s", low=1e-9)
         n_replicas = max(1, ceil(n / (found.saturation_per_s * limit) - 1e-9))
-    count = int(checked(n_replicas, name="n_replicas", low=1.0))
+    count = int(one_number(n_replicas, name="n_replicas", low=1.0))
     rate = found.saturation_per_s * count
     tokens = workload.mean_prompt_tokens + workload.mean_output_tokens
     n_chips = count * deployment.n_chips
-    own = deployment.hardware.price
-    usd_h = usd_per_chip_h if usd_per_chip_h is not None else own.low_usd_per_h if own is not None else None
+    usd_h = _usd_per_h(deployment, usd_per_chip_h)
     usd = None if usd_h is None else usd_h * n_chips * n / rate / HOUR_S
     return Offline(
         n_requests=int(n), n_replicas=count, n_chips=n_chips, seconds=n / rate, requests_per_s=rate,
         tokens_per_s=rate * tokens, usd=usd, usd_per_mtok=None if usd is None else usd / (n * tokens) * MTOK,
     )  # fmt: skip
+
+
+def _usd_per_h(deployment: Deployment, given: float | None) -> float | None:
+    """What a chip costs, as given or by its record; none where nothing is known  [USD/h]."""
+    if given is not None:
+        return one_number(given, name="usd_per_chip_h", low=0.0)
+    own = deployment.hardware.price
+    return None if own is None else own.low_usd_per_h

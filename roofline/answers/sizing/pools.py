@@ -46,6 +46,11 @@ class Priced:
     def __post_init__(self) -> None:
         if self.price not in ("low", "high"):
             raise SpecError(f'size(price): expected "low" or "high", got {shown(self.price)}')
+        for chip, usd in self.usd_per_chip_h.items():
+            if not isinstance(usd, (int, float)) or isinstance(usd, bool) or not 0.0 <= usd < np.inf:
+                raise SpecError(
+                    f"size(usd_per_chip_h): {chip}: expected USD for an hour, such as 2.5, got {shown(usd)}"
+                )
 
     def of(self, chip: Hardware) -> float | None:
         """One chip for an hour; none where nothing is known  [USD/h]."""
@@ -92,7 +97,7 @@ def choices_of(
         limits = [found.limit(i, slo) for i in range(len(lot))]
         one = [_one_pool(c, found, i, limits[i], q) for i, c in enumerate(lot) if limits[i].rate_per_s > 0.0]
         choices += _cheapest(one)
-        points += [p for i, c in enumerate(lot) for p in _points(c, found, i, q)]
+        points += [p for i, c in enumerate(lot) for p in _points(c, found, i, q)] if w.decode_mean else []
         if not one:
             dropped.append(_dropped(lot[0], _why_not(found, limits, slo)))
     if split and w.decode_mean > 0.0 and "e2e_mean_s" not in slo.limits:
@@ -240,7 +245,8 @@ def _choice(
         max_rate_per_s=limit.rate_per_s, bound=limit.bound, headroom=1.0 - q.peak / most, times=seen,
         n_seq=found.seqs_at(i, each), n_chips=n_chips, usd_per_h=per_h,
         usd_per_mtok=None if per_h is None else per_h / HOUR_S / (q.rate * q.tokens) * MTOK,
-        output_tokens_per_s_per_chip=q.rate * q.answers / n_chips, tokens_per_s_per_user=1.0 / seen["tpot_mean_s"],
+        output_tokens_per_s_per_chip=q.rate * q.answers / n_chips,
+        tokens_per_s_per_user=1.0 / seen["tpot_mean_s"] if seen["tpot_mean_s"] else np.inf,
     )  # fmt: skip
 
 
@@ -369,7 +375,8 @@ def _why_not(found: Curves, limits: Sequence[Limit], slo: SLO) -> str:
     """What an almost idle replica already misses, of the setting that comes nearest to the objective."""
     bounds = {limit.bound for limit in limits}
     if bounds <= {"cache", "sequences"}:
-        return f"the {' and the '.join(sorted(bounds))} cannot hold even a tenth of what it could serve"
+        what = " and ".join(sorted(bounds))
+        return f"too little room ({what}) for the closed form to rank it: ask serve, which simulates"
     name = next(b for b in sorted(bounds) if b in slo.limits)
     least = float(np.min(found.times[name][:, 0]))
     what = {"ttft": "reading a prompt", "tpot": "a token", "itl_": "a gap between tokens", "e2e_": "a request"}[

@@ -78,7 +78,7 @@ def _rate(rate: float) -> str:
 def _time(served: Serving, name: str) -> str:
     """A time, with its error where it was simulated in several runs; a dash where there is none."""
     value, error = float(getattr(served, f"{name}_s")), served.errors.get(f"{name}_s")
-    if math.isnan(value):
+    if value == 0.0:  # of answers of one token, what comes after it
         return "–"
     if math.isinf(value):
         return "∞"
@@ -177,11 +177,12 @@ def _facts(found: Found) -> list[tuple[str, str]]:
         return [("Load", load)]
     each = "" if found.asked.options["n_replicas"] == 1 else " on each replica"
     cache = f"the cache {percent(served.kv_use)} full in the mean"
-    user, everyone = three(served.tokens_per_s_per_user), three(served.output_tokens_per_s)
+    alone, everyone = float(served.tokens_per_s_per_user), three(served.output_tokens_per_s)
+    user = f"{three(alone)} tok/s per user, " if math.isfinite(alone) else ""
     facts = [
         ("Load", load),
         ("Batch", f"{three(served.n_seq)} sequences decode at once{each}; {cache}"),
-        ("Speed", f"{user} tok/s per user, {everyone} in all, {three(served.output_tokens_per_s_per_chip)} a chip"),
+        ("Speed", f"{user}{everyone} in all, {three(served.output_tokens_per_s_per_chip)} a chip"),
         ("Method", _method(found, served)),
     ]
     if served.preemptions:

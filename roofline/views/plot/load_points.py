@@ -118,6 +118,8 @@ def load_points(serving: Any, simulated: Any = None, slo: Any = None) -> LoadCur
         )
     names = [f"{kind}_{share}_s" for kind in ("ttft", "tpot") for share in SHARES]
     times = {name: np.atleast_1d(np.asarray(getattr(serving, name), dtype=np.float64)).ravel()[kept] for name in names}
+    if not times["tpot_p95_s"].any():
+        raise SpecError("load_curve: answers of one token have no TPOT to draw; ask serve for their TTFT")
     trusted = np.asarray(np.atleast_1d(np.asarray(serving.why)).ravel()[kept] == "")
     points = None if simulated is None else _simulated(simulated)
     most = serving.saturation_per_s
