@@ -148,17 +148,11 @@ def trace(path: PathLike, *, block_tokens: int = BLOCK_TOKENS) -> Workload:
         raise SpecError(f"{where}: {error.strerror or error}") from None
     except (ValueError, EOFError, csv.Error, zlib.error) as error:
         if isinstance(error, SpecError):
-            raise _of_file(error, where) from None
+            about, said = "Recorded(arrival_s)", str(error)
+            raise SpecError(
+                said.replace(about, where) + "; leave times out" if said.startswith(about) else said
+            ) from None
         raise SpecError(f"{where}: expected a trace as CSV or JSON, found no text") from None
-
-
-def _of_file(error: SpecError, where: str) -> SpecError:
-    """The same, said of the file, where it is about its arrivals together."""
-    said, about = str(error), "Recorded(arrival_s): "
-    if not said.startswith(about):
-        return error
-    rest = said.removeprefix(about)
-    return SpecError(f"{where}: {rest}; leave its times out to have the requests come another way")
 
 
 def _read(stream: IO[str], where: str) -> tuple[_Form, Iterator[_Rows]]:
