@@ -21,6 +21,13 @@ D = rl.Deployment(model=rl.model("llama-3.1-8b"), hardware=rl.hardware("h100-sxm
 SLO = rl.SLO(ttft_p95_s=1.0)
 ONE = Workload.fixed(prompt_tokens=512, output_tokens=1)
 TWO = Workload.fixed(prompt_tokens=512, output_tokens=32)
+ANY_WORKLOAD: Any = Workload  # called with what their types forbid
+ANY_TWO: Any = TWO
+ANY_PIECEWISE: Any = Piecewise
+ANY_PROMPT: Any = longest_prompt
+ANY_MEMORY: Any = least_memory_fraction
+ANY_JOB: Any = offline
+ANY_SPLIT: Any = serve_split
 
 
 @pytest.mark.parametrize("method", ["closed form", "simulation"])
@@ -55,7 +62,8 @@ def test_a_tpot_rises_through_the_bends_of_a_pipeline() -> None:
     d = rl.Deployment(model=D.model, hardware=D.hardware, engine="vllm", plan=rl.Plan(pp=2))
     w = Workload.fixed(prompt_tokens=30_000, output_tokens=500)
     s = serve(d, w, rate_per_s=np.linspace(0.12, 0.2, 33), method="closed form")
-    assert (np.diff(s.tpot_p95_s) > -0.02 * s.tpot_p95_s[:-1]).all()
+    times = np.asarray(s.tpot_p95_s)
+    assert (np.diff(times) > -0.02 * times[:-1]).all()
 
 
 def test_a_job_of_requests_that_nothing_holds_is_refused() -> None:
@@ -95,26 +103,26 @@ def test_a_search_for_nonsense_is_refused(changes: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: Workload.fixed(prompt_tokens="abc", output_tokens=1),
-        lambda: Workload.fixed(prompt_tokens=10**400, output_tokens=1),
-        lambda: TWO.arriving("poisson"),
-        lambda: TWO.arriving(None),
-        lambda: Workload.uniform(prompt_tokens=5, output_tokens=(1, 2)),
-        lambda: Workload.uniform(prompt_tokens=(1, 2.5), output_tokens=(1, 2)),
-        lambda: Workload.lognormal(prompt_mean=1e300, output_mean=1.0),
-        lambda: Workload.lognormal(prompt_mean=True, output_mean=1.0),
-        lambda: Workload.of_trace(None),
-        lambda: Workload(np.array([1]), np.array([1]), block_ids=5),
-        lambda: Piecewise("ab", 1.0),
-        lambda: Piecewise((1e308, 1e308), 1.0),
+        lambda: ANY_WORKLOAD.fixed(prompt_tokens="abc", output_tokens=1),
+        lambda: ANY_WORKLOAD.fixed(prompt_tokens=10**400, output_tokens=1),
+        lambda: ANY_TWO.arriving("poisson"),
+        lambda: ANY_TWO.arriving(None),
+        lambda: ANY_WORKLOAD.uniform(prompt_tokens=5, output_tokens=(1, 2)),
+        lambda: ANY_WORKLOAD.uniform(prompt_tokens=(1, 2.5), output_tokens=(1, 2)),
+        lambda: ANY_WORKLOAD.lognormal(prompt_mean=1e300, output_mean=1.0),
+        lambda: ANY_WORKLOAD.lognormal(prompt_mean=True, output_mean=1.0),
+        lambda: ANY_WORKLOAD.of_trace(None),
+        lambda: ANY_WORKLOAD(np.array([1]), np.array([1]), block_ids=5),
+        lambda: ANY_PIECEWISE("ab", 1.0),
+        lambda: ANY_PIECEWISE((1e308, 1e308), 1.0),
         lambda: Recorded(np.array([0.0, 1e300])),
         lambda: Recorded(np.array([0.0, 5e-324])),
-        lambda: longest_prompt(D, None, output_tokens=1, rate_per_s=1.0),
-        lambda: longest_prompt(D, SLO, output_tokens="a", rate_per_s=1.0),
-        lambda: least_memory_fraction(D, TWO, None, rate_per_s=1.0),
-        lambda: offline(D, TWO, n_requests=5, n_replicas=1, usd_per_chip_h=math.nan),
-        lambda: offline(D, TWO, n_requests=5, n_replicas=[1, 2]),
-        lambda: serve_split(prefill=D, decode=D, workload=TWO, rate_per_s=[5.0, 6.0]),
+        lambda: ANY_PROMPT(D, None, output_tokens=1, rate_per_s=1.0),
+        lambda: ANY_PROMPT(D, SLO, output_tokens="a", rate_per_s=1.0),
+        lambda: ANY_MEMORY(D, TWO, None, rate_per_s=1.0),
+        lambda: ANY_JOB(D, TWO, n_requests=5, n_replicas=1, usd_per_chip_h=math.nan),
+        lambda: ANY_JOB(D, TWO, n_requests=5, n_replicas=[1, 2]),
+        lambda: ANY_SPLIT(prefill=D, decode=D, workload=TWO, rate_per_s=[5.0, 6.0]),
         lambda: serve(D, TWO, rate_per_s=1e-300, method="simulation"),
     ],
 )
