@@ -25,7 +25,7 @@ FLOORS: tuple[tuple[str, ...], ...] = tuple(
         (
             "specs.",
             "record hardware fabric matrix recurrent mixers ffns layers images towers model precision plan shard engine "
-            "offload arrivals workload sessions slo huggingface gguf traces catalog deployment",
+            "offload arrivals beginnings workload sessions slo huggingface gguf traces catalog deployment",
         ),
         (
             "work.",

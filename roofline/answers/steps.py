@@ -31,7 +31,8 @@ from roofline.work.step import Seqs
 from roofline.work.sums import Cheaper, Key, Reached, Sum
 
 __all__ = [
-    "ALIKE", "DeploymentLaw", "Lines", "defined", "keys_of", "pass_laws", "seen_through", "step_law", "windows_of",
+    "ALIKE", "DeploymentLaw", "Lines", "defined", "fullest", "keys_of", "pass_laws", "round_s", "seen_through", "step_law",
+    "windows_of",
 ]  # fmt: skip
 
 Floats = NDArray[np.float64]
@@ -88,21 +89,37 @@ class DeploymentLaw:
 
     def alike(self, n_decodes: Num, context: Num, within: Sequence[Num], n_chunks: Num, chunk: Part) -> Floats:
         """Steps with so many decodes and so many chunks that are alike, any of them a fraction; arrays  [s]."""
-        fullest = np.maximum(n_decodes / np.clip(n_decodes, 1.0, self.n_micro), np.minimum(n_decodes, 1.0))
-        return self._round(n_decodes, fullest, context, within, n_chunks, *chunk)
+        return self._round(n_decodes, fullest(n_decodes, self.n_micro), context, within, n_chunks, *chunk)
 
     def _round(self, n_decodes: Num, n: Num, context: Num, within: Sequence[Num], n_chunks: Num, *chunk: Num) -> Floats:
         """A step, of n decodes in the fullest microbatch: arrays."""
-        if len(self.stages) == 1:
-            return np.asarray(self.stages[0][1](n_decodes, context, within, n_chunks, *chunk))
-        others = np.clip(n_decodes, 1.0, self.n_micro) - 1.0
-        share = n / np.maximum(n_decodes, 1e-9)
-        decodes = (n, context * share, [w * share for w in within])
-        loaded = [many(*decodes, n_chunks, *chunk) for _, many in self.stages]
-        through: Floats = np.asarray(sum(loaded))
-        for t, (_, many) in zip(loaded, self.stages, strict=True):
-            through = np.maximum(through, t + others * many(*decodes, *_NO_CHUNK))
-        return through
+        stages = [many for _, many in self.stages]
+        return round_s(stages, self.n_micro, n_decodes, n, context, within, n_chunks, *chunk)
+
+
+def round_s(
+    stages: Sequence[Callable[..., Floats]], n_micro: Num, n_decodes: Num, n: Num, context: Num, within: Sequence[Num],
+    n_chunks: Num, *chunk: Num,
+) -> Floats:  # fmt: skip
+    """A round through the stages, of at most so many microbatches, n decodes in the fullest, which takes the chunks; arrays.
+
+    max( Σ tᵢ(loaded), max over i of tᵢ(loaded) + (m − 1) · tᵢ(others) );  of one stage, its step  [s]
+    """
+    if len(stages) == 1:
+        return np.asarray(stages[0](n_decodes, context, within, n_chunks, *chunk))
+    others = np.clip(n_decodes, 1.0, n_micro) - 1.0
+    share = n / np.maximum(n_decodes, 1e-9)
+    decodes = (n, context * share, [w * share for w in within])
+    loaded = [many(*decodes, n_chunks, *chunk) for many in stages]
+    through: Floats = np.asarray(sum(loaded))
+    for t, many in zip(loaded, stages, strict=True):
+        through = np.maximum(through, t + others * many(*decodes, *_NO_CHUNK))
+    return through
+
+
+def fullest(n_decodes: Num, n_micro: Num) -> Num:
+    """Decodes of the fullest microbatch, where they may be a fraction: B / m, at least one of them  [1]."""
+    return np.maximum(n_decodes / np.clip(n_decodes, 1.0, n_micro), np.minimum(n_decodes, 1.0))
 
 
 @lru_cache(maxsize=512)

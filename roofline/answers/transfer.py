@@ -18,7 +18,7 @@ from roofline.num import Num, checked, common_shape, same
 from roofline.specs.deployment import Deployment
 from roofline.specs.hardware import Link
 
-__all__ = ["KvTransfer", "break_even_bytes_per_s", "kv_transfer", "links_of", "n_links_of", "wire"]
+__all__ = ["KvTransfer", "break_even_bytes_per_s", "kv_transfer", "links_of", "n_links_of", "passed_on", "wire"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -128,6 +128,17 @@ def break_even_bytes_per_s(deployment: Deployment, *, prompt_tokens: Any, batch:
     require(deployment, Deployment, "break_even_bytes_per_s(deployment)")
     given: dict[str, Any] = asked_for(prompt_tokens=prompt_tokens, batch=batch)
     return _moved_bytes(deployment, **given) / prefill(deployment, **given).floor_s
+
+
+def passed_on(deployment: Deployment, *, tokens: Num, reading_s: Num, links: tuple[Any, ...]) -> tuple[Num, Num]:
+    """A prompt's cache on its way over the slowest of some links: all of it, and what is seen after the reading  [s].
+
+    Each layer's cache leaves while later ones compute, which takes `reading_s` for all; every chip that holds a part has a
+    link of its own.
+    """
+    rate, alpha = wire(*links, latency_s=None)
+    moving_s = sequence_bytes(deployment, tokens=tokens) / (rate * links_of(deployment))
+    return moving_s, alpha + exposed_seconds(moving_s, computing_s=reading_s, n_layers=deployment.model.n_layers)
 
 
 def links_of(deployment: Deployment, *, batch: Num = 1.0) -> Num:

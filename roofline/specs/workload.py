@@ -28,6 +28,7 @@ from roofline.specs.arrivals import (
     scv,
     traffic,
 )
+from roofline.specs.beginnings import Blocks, reuse
 
 __all__ = [
     "BLOCK_TOKENS",
@@ -49,7 +50,6 @@ __all__ = [
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
-Blocks = tuple[tuple[int, ...], ...]
 
 BLOCK_TOKENS = 512  # of a block, in the traces that name theirs
 LONGEST = 100_000_000  # tokens of a prompt or an answer
@@ -312,41 +312,6 @@ def lengths(prompt_tokens: Counts, output_tokens: Counts) -> dict[str, Any]:
         of |= {f"{name}_p{q}": float(np.percentile(tokens, q)) for q in (50, 90, 99)}
     of["correlation"] = _correlation(prompt_tokens, output_tokens)
     return of
-
-
-def reuse(block_ids: Blocks | None, known: Sequence[int] | None = None) -> float | None:
-    """Share of the blocks of prompts that a cache without end holds, as far as each prompt begins as one before it  [1].
-
-    Parameters
-    ----------
-    block_ids : tuple of tuples of int, or None
-        Blocks of each prompt, in order of arrival.
-    known : sequence of int, or None
-        Of each, how many it holds anyway: those of the answer that the prompt goes on from [1].
-
-    Notes
-    -----
-    Assumes that a request finds all of those before it read: one that comes while its like is still read finds less.
-
-    Examples
-    --------
-    >>> reuse(((1, 2, 3), (1, 2, 4), (1, 5, 3)))  # of the second prompt two, of the third the first block
-    0.333
-    """
-    n_blocks = n_held = 0
-    after: dict[tuple[int, int], int] = {}  # the place in a tree of prompts that a block leads to from another
-    for i, ids in enumerate(block_ids or ()):
-        place = held = 0
-        for block in ids:
-            step = (place, block)
-            place = after.get(step, 0)
-            if place:
-                held += 1
-            else:
-                place = after[step] = len(after) + 1
-        n_held += held if known is None else max(held, min(known[i], len(ids)))
-        n_blocks += len(ids)
-    return n_held / n_blocks if n_blocks else None
 
 
 def _correlation(a: Counts, b: Counts) -> float:

@@ -8,7 +8,7 @@ import pytest
 import roofline as rl
 from roofline.answers.serving import serve
 from roofline.answers.serving.lengths import Lengths
-from roofline.answers.serving.service import Routing, Service, begun_before
+from roofline.answers.serving.service import Routing, Service, cached_tokens
 from roofline.answers.simulate import Replica, least_loaded, simulate
 from roofline.errors import SpecError
 from roofline.specs.arrivals import Poisson, Recorded
@@ -85,7 +85,7 @@ def test_what_an_endless_cache_has_of_each_prompt() -> None:
         arrival_s=np.arange(4.0), prompt_tokens=np.array([8, 8, 12, 8]), output_tokens=np.ones(4, dtype=np.int64),
         block_ids=((1, 2), (1, 2), (1, 3, 4), (9, 2)), block_tokens=4,
     )  # fmt: skip
-    assert begun_before(asked).tolist() == [0, 7, 4, 0]
+    assert cached_tokens(asked).tolist() == [0, 7, 4, 0]
 
 
 def test_turns_whose_beginning_is_kept_wait_less_and_more_of_them_are_served() -> None:

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.answers.serving.service import Service
-from roofline.answers.serving.steady import Rules, saturation, steady
-from roofline.answers.serving.waits import waits
+from roofline.answers.serving.service import Service, rules_of
+from roofline.answers.serving.steady import saturation, steady
+from roofline.answers.serving.waits import held_tokens, waits
 from roofline.specs.workload import Workload
 
 __all__ = ["Capacity", "capacity_of"]
@@ -82,7 +82,7 @@ def capacity_of(service: Service, workload: Workload, *, rate_per_s: float, n_se
     w, r = service.lengths, service.replica
     room = float(r.n_pages * r.page_tokens)
     share = (1.0 - service.rejected) / service.ranks
-    most = float(saturation(service.law, w, _rules(service))) / share
+    most = float(saturation(service.law, w, rules_of(service.replica))) / share
     rates = np.linspace(HIGHEST / POINTS, HIGHEST, POINTS) * most
     seqs, spread, held = _states(service, rates * share)
     at = _first(held + Z99 * spread * np.sqrt(w.held_square) - room)
@@ -119,19 +119,10 @@ def safe_seqs(room: float, mean: float, variance: float) -> float:
     return float(((np.sqrt(bend**2 + 4.0 * mean * room) - bend) / (2.0 * mean)) ** 2)
 
 
-def _rules(service: Service) -> Rules:
-    r = service.replica
-    return Rules.of(batch_tokens=r.batch_tokens, max_seqs=r.max_seqs, kv_tokens=r.n_pages * r.page_tokens)
-
-
 def _states(service: Service, rates: Floats) -> tuple[Floats, Floats, Floats]:
     """Sequences that decode, their standard deviation, and tokens held by them and by prompts being read, of one rank."""
-    w = service.lengths
-    state = steady(service.law, w, _rules(service), rates)
-    wait = waits(state)
-    reading = rates * np.sum(wait.shares * wait.own_s, axis=0)
-    spread = np.sqrt(np.maximum(state.n_seq * state.dispersion, 1.0))
-    return state.n_seq, spread, state.n_seq * w.held_mean + reading * w.prompt_mean
+    state = steady(service.law, service.lengths, rules_of(service.replica), rates)
+    return state.n_seq, state.spread, held_tokens(state, waits(state))
 
 
 def _first(over: Floats) -> float | None:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from roofline.answers.serving.lengths import Lengths
 from roofline.answers.serving.reading import first_of
 from roofline.answers.serving.steady import Rules, Steady, saturation, steady
-from roofline.answers.serving.waits import gap_s, tpot_s, waits
+from roofline.answers.serving.waits import gap_s, held_tokens, tpot_s, waits
 from roofline.timing.steplaw import StepLaw
 
 __all__ = ["ALIKE", "BURSTY", "REASONS", "Closed", "closed_form"]
@@ -159,8 +159,7 @@ def _answers(s: Steady, rate: Floats, most: Floats, request_s: float, arrivals_s
     some = 1.0 if s.lengths.answering > 0.0 else 0.0  # of answers of one token there is nothing to wait for after it
     tpot = [known(some * tpot_s(s, share)) for share in SHARES]
     mean = wait.mean_s + request_s
-    reading = rate * np.sum(wait.shares * wait.own_s, axis=0)  # prompts being read, each holding all of its pages
-    held = s.n_seq * s.lengths.held_mean + reading * s.lengths.prompt_mean
+    held = held_tokens(s, wait)
     reason = _reasons(s, rate / most, held, arrivals_scv, untrusted)
     return Closed(
         rate_per_s=rate, saturation_per_s=most, ttft_mean_s=known(mean), ttft_p50_s=ttft[0], ttft_p95_s=ttft[1],
@@ -174,7 +173,7 @@ def _answers(s: Steady, rate: Floats, most: Floats, request_s: float, arrivals_s
 def _reasons(s: Steady, load: Floats, held: Floats, arrivals_scv: float, untrusted: int) -> NDArray[np.int64]:
     """The first reason of `REASONS` that holds, at every point."""
     w, n = s.lengths, s.n_seq
-    spread = np.sqrt(np.maximum(n * s.dispersion, 1.0))
+    spread = s.spread
     kept = np.mean(first_of(w.answers[:, None] / s.memory), axis=0)
     heavy = w.prompt_p99 > LONG_TOKENS and w.prompt_scv > LONG_SCV
     short = w.answering > 0.0

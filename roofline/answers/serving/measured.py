@@ -13,12 +13,11 @@ from roofline.errors import SpecError, shown
 from roofline.specs.workload import Requests
 from roofline.timing.steplaw import StepLaw
 
-__all__ = ["Observed", "observed", "run"]
+__all__ = ["STATISTICS", "Observed", "observed", "run", "statistics"]
 
 Floats = NDArray[np.float64]
 
 WARM_UP, TAIL = 0.10, 0.05  # shares of the requests at the beginning and the end that do not count
-TIMES = ("ttft", "tpot")
 STATISTICS = ("mean", "p50", "p95", "p99")
 
 
@@ -55,6 +54,12 @@ class Observed:
     output_tokens_per_s: float
     n_requests: int
     n_runs: int
+
+
+def statistics(name: str, values: Floats) -> dict[str, float]:
+    """Mean and percentiles of a time, by their names; 0 where nobody has one  [s]."""
+    found = {f"{name}_mean_s": float(values.mean()) if values.size else 0.0}
+    return found | {f"{name}_p{q}_s": float(np.percentile(values, q)) if values.size else 0.0 for q in (50, 95, 99)}
 
 
 def run(law: StepLaw, replica: Replica, requests: Requests) -> Served:
@@ -138,11 +143,7 @@ class _Sample:
         return cls(*(np.concatenate([getattr(p, n) for p in parts]) for n in names))
 
     def statistics(self) -> dict[str, float]:
-        found: dict[str, float] = {}
-        for name, values in (("ttft", self.ttft_s), ("tpot", self.tpot_s[np.isfinite(self.tpot_s)])):
-            found[f"{name}_mean_s"] = float(values.mean()) if values.size else 0.0
-            for share in (50, 95, 99):
-                found[f"{name}_p{share}_s"] = float(np.percentile(values, share)) if values.size else 0.0
+        found = statistics("ttft", self.ttft_s) | statistics("tpot", self.tpot_s[np.isfinite(self.tpot_s)])
         found["itl_p99_s"] = _weighted(self.gap_s, self.seen, 0.99)
         found["e2e_mean_s"] = float(self.e2e_s.mean()) if self.e2e_s.size else 0.0
         return found

@@ -13,25 +13,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.answers.estimates import request_s
-from roofline.answers.offload.cached import sequence_bytes
 from roofline.answers.phases import how_of
 from roofline.answers.records import Answer
 from roofline.answers.serving.closed import BURSTY, REASONS, Closed, closed_form
 from roofline.answers.serving.lengths import Lengths
-from roofline.answers.serving.measured import STATISTICS, TAIL, WARM_UP
-from roofline.answers.serving.service import LEAST_RATE, replica_of
-from roofline.answers.serving.steady import Rules
+from roofline.answers.serving.measured import STATISTICS, TAIL, WARM_UP, statistics
+from roofline.answers.serving.service import one_rate, replica_of, rules_of
 from roofline.answers.simulate import Replica, simulate
 from roofline.answers.steps import DeploymentLaw, step_law
-from roofline.answers.tiers import exposed_seconds
-from roofline.answers.transfer import links_of, wire
+from roofline.answers.transfer import passed_on, wire
 from roofline.errors import PlanError, SpecError, require
-from roofline.num import checked
 from roofline.specs.arrivals import Poisson
 from roofline.specs.deployment import Deployment
 from roofline.specs.workload import Requests, Workload
 
-__all__ = ["SplitServing", "one_rate", "serve_split"]
+__all__ = ["SplitServing", "serve_split"]
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
@@ -141,14 +137,6 @@ def serve_split(
     return _answer(readers, writers, way, workload, rate, method, (n_requests, n_runs, seed))
 
 
-def one_rate(rate_per_s: Any, where: str) -> float:
-    """One rate of requests, of which some come in a year  [1/s]."""
-    rate = checked(rate_per_s, name="rate_per_s", low=LEAST_RATE)
-    if not isinstance(rate, float):
-        raise SpecError(f"{where}(rate_per_s): expected one number, got an array")
-    return rate
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class _Pool:
     """Replicas that are alike, and what the closed form asks of the lengths."""
@@ -177,43 +165,31 @@ class _Pool:
 
     def closed(self, w: Lengths, rate: float, untrusted: int) -> Closed:
         """One of them at its share of the rate."""
-        rules = Rules.of(
-            batch_tokens=self.replica.batch_tokens, max_seqs=self.replica.max_seqs,
-            kv_tokens=self.replica.n_pages * self.replica.page_tokens,
-        )  # fmt: skip
-        return closed_form(self.law, w, rules, np.array([rate / self.n]), untrusted=untrusted)
+        return closed_form(self.law, w, rules_of(self.replica), np.array([rate / self.n]), untrusted=untrusted)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Way:
-    """From a replica that reads: bytes/s of its links, their latency, and what a prompt leaves."""
+    """From a replica that reads to one that writes: the links at both ends, or the one that was given."""
 
     deployment: Deployment
     law: DeploymentLaw
-    bytes_per_s: float
-    latency_s: float
+    links: tuple[Any, ...]
 
     @classmethod
     def of(cls, prefill: Deployment, decode: Deployment, link: Any) -> _Way:
-        ends = [link] if link is not None else [d.hardware.links.scale_out for d in (prefill, decode)]
+        ends = (link,) if link is not None else tuple(d.hardware.links.scale_out for d in (prefill, decode))
         if any(end is None for end in ends):
-            raise SpecError(
-                "serve_split(link): no link between the pools is on record of one of the chips; give link= in B/s"
-            )
-        rate, latency = wire(*ends, latency_s=None)
-        return cls(prefill, step_law(prefill), float(rate) * float(links_of(prefill)), float(latency))
+            raise SpecError("serve_split(link): one of the chips has no link to others on record; give link= in B/s")
+        wire(*ends, latency_s=None)  # raises where no rate is known
+        return cls(prefill, step_law(prefill), ends)
 
-    def sending_s(self, prompts: NDArray[Any]) -> Floats:
-        """All of a prompt's cache over the links  [s]."""
-        return np.asarray(sequence_bytes(self.deployment, tokens=prompts.astype(np.float64)) / self.bytes_per_s)
-
-    def exposed_s(self, prompts: NDArray[Any]) -> Floats:
-        """What of it is seen after the prompt was read alone  [s]."""
+    def taken(self, prompts: NDArray[Any]) -> tuple[Floats, Floats]:
+        """All of a prompt's cache over the links, and what of it is seen after the prompt was read alone  [s]."""
         p = prompts.astype(np.float64)
-        within = [0.0 * p for _ in self.law.windows]
-        alone = self.law.alike(0.0 * p, 0.0 * p, within, 1.0, (p, 0.0, 1.0))
-        seen = exposed_seconds(self.sending_s(p), computing_s=alone, n_layers=self.deployment.model.n_layers)
-        return np.asarray(self.latency_s + seen)
+        alone = self.law.alike(0.0 * p, 0.0 * p, [0.0 * p for _ in self.law.windows], 1.0, (p, 0.0, 1.0))
+        moving_s, seen_s = passed_on(self.deployment, tokens=p, reading_s=alone, links=self.links)
+        return np.asarray(moving_s), np.asarray(seen_s)
 
 
 def _answer(
@@ -225,7 +201,8 @@ def _answer(
     writing = writers.closed(writers.lengths.answers_alone(), rate, untrusted)
     most = (float(reading.saturation_per_s[0]) * readers.n, float(writing.saturation_per_s[0]) * writers.n)
     mean = np.array([w.prompt_mean])
-    carried = readers.n / float(way.sending_s(mean)[0])
+    moving_s, exposed_s = (float(part[0]) for part in way.taken(mean))
+    carried = readers.n / moving_s
     stable = rate < min(*most, carried)
     reason = int(reading.reason[0] or writing.reason[0])
     simulated = stable and method != "closed form" and (method == "simulation" or reason > 0)
@@ -237,14 +214,14 @@ def _answer(
     return SplitServing(
         rate_per_s=rate, saturation_per_s=min(*most, carried), n_prefill=readers.n, n_decode=writers.n,
         prefill_load=rate / most[0], decode_load=rate / most[1], link_load=rate / carried,
-        prefill_per_decode=(most[1] / writers.n) / (most[0] / readers.n), exposed_s=float(way.exposed_s(mean)[0]),
+        prefill_per_decode=(most[1] / writers.n) / (most[0] / readers.n), exposed_s=exposed_s,
         stable=stable, method="simulation" if simulated else "closed form", why=REASONS[reason], **times,
     )  # fmt: skip
 
 
 def _by_form(reading: Closed, writing: Closed, way: _Way, w: Lengths, stable: bool) -> dict[str, float]:
     once = request_s(way.deployment, how_of(way.deployment))
-    exposed = float(np.sum(w.prompt_shares * way.exposed_s(w.prompts)))
+    exposed = float(np.sum(w.prompt_shares * way.taken(w.prompts)[1]))
     ttft = {f"ttft_{n}_s": float(getattr(reading, f"ttft_{n}_s")[0]) + exposed + once for n in STATISTICS}
     tpot = {f"tpot_{n}_s": float(getattr(writing, f"tpot_{n}_s")[0]) for n in STATISTICS}
     later = float(writing.e2e_mean_s[0]) - w.answering * float(writing.tpot_mean_s[0])  # its first step is one of its d
@@ -264,12 +241,8 @@ def _simulated(
     ]
     once = request_s(way.deployment, how_of(way.deployment))
     ttft, tpot, whole = (np.concatenate([part[k] for part in parts]) for k in range(3))
-    found = {"e2e_mean_s": float(whole.mean()) + once}
-    for name, values, more in (("ttft", ttft, once), ("tpot", tpot[np.isfinite(tpot)], 0.0)):
-        found[f"{name}_mean_s"] = float(values.mean()) + more if values.size else 0.0
-        for share in (50, 95, 99):
-            found[f"{name}_p{share}_s"] = float(np.percentile(values, share)) + more if values.size else 0.0
-    return found
+    told = statistics("ttft", ttft + once) | statistics("tpot", tpot[np.isfinite(tpot)])
+    return told | {"e2e_mean_s": float(whole.mean()) + once}
 
 
 def _one_run(readers: _Pool, writers: _Pool, way: _Way, asked: Requests, seed: int) -> tuple[Floats, Floats, Floats]:
@@ -284,7 +257,7 @@ def _one_run(readers: _Pool, writers: _Pool, way: _Way, asked: Requests, seed: i
             one = np.ones(mine.size, dtype=np.int64)
             read = simulate(asked.arrival_s[mine], asked.prompt_tokens[mine], one, readers.law, readers.replica)
             first[mine] = read.first_token_s
-    ready = first + way.exposed_s(asked.prompt_tokens)
+    ready = first + way.taken(asked.prompt_tokens)[1]
     last = ready.copy()
     order = np.argsort(ready, kind="stable")
     order = order[asked.output_tokens[order] > 1]

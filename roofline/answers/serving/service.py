@@ -20,14 +20,16 @@ from roofline.answers.simulate import Replica, least_loaded
 from roofline.answers.steps import step_law
 from roofline.answers.transfer import links_of
 from roofline.errors import SpecError
+from roofline.num import checked
 from roofline.specs.arrivals import Gamma, Poisson, Recorded
+from roofline.specs.beginnings import begun_before
 from roofline.specs.deployment import Deployment
 from roofline.specs.engine import ENDLESS
 from roofline.specs.sessions import Sessions
 from roofline.specs.workload import Requests, Workload
 from roofline.timing.steplaw import StepLaw
 
-__all__ = ["Keeping", "Routing", "Service", "begun_before", "replica_of"]
+__all__ = ["Keeping", "Routing", "Service", "cached_tokens", "one_rate", "replica_of", "rules_of"]
 
 Routing: TypeAlias = Literal["random", "round-robin", "least-loaded"]
 
@@ -52,6 +54,21 @@ def replica_of(
         own = {name: n if (n := getattr(tier, name)) < ENDLESS else usual for name, usual in own.items()}
     return Replica(kv_tokens=int(room), page_tokens=page, max_context_tokens=limit,
                    batch_tokens=batch_tokens or own["batch_tokens"], max_seqs=max_seqs or own["max_seqs"])  # fmt: skip
+
+
+def rules_of(replica: Replica) -> Rules:
+    """What the closed form asks of a replica."""
+    return Rules.of(
+        batch_tokens=replica.batch_tokens, max_seqs=replica.max_seqs, kv_tokens=replica.n_pages * replica.page_tokens
+    )
+
+
+def one_rate(rate_per_s: Any, where: str) -> float:
+    """One rate of requests, of which some come in a year  [1/s]."""
+    rate = checked(rate_per_s, name="rate_per_s", low=LEAST_RATE)
+    if not isinstance(rate, float):
+        raise SpecError(f"{where}(rate_per_s): expected one number, got an array")
+    return rate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +124,7 @@ class Service:
             held &= prompts + outputs <= replica.max_context_tokens
         if not held.any():
             return None
-        cached = begun_before(asked)[held] if replica.prefix_caching else None
+        cached = cached_tokens(asked)[held] if replica.prefix_caching else None
         lengths = Lengths.of(
             prompts[held], outputs[held], windows=law.windows, page_tokens=replica.page_tokens, cached_tokens=cached
         )
@@ -127,13 +144,9 @@ class Service:
         scv = arrivals.scv if isinstance(arrivals, Gamma) else 1.0
         shared = 1.0 / self.ranks if self.routing == "round-robin" else 1.0  # of n in turn, each gets every n-th
         independent = isinstance(arrivals, (Poisson, Gamma)) and (self.ranks == 1 or self.routing != "least-loaded")
-        rules = Rules.of(
-            batch_tokens=self.replica.batch_tokens, max_seqs=self.replica.max_seqs,
-            kv_tokens=self.replica.n_pages * self.replica.page_tokens,
-        )  # fmt: skip
         served = 1.0 - self.rejected
         found = closed_form(
-            self.law, self.lengths, rules, rate * served / self.ranks, request_s=self.request_s,
+            self.law, self.lengths, rules_of(self.replica), rate * served / self.ranks, request_s=self.request_s,
             arrivals_scv=scv * shared, untrusted=ALIKE if self.replica.prefix_caching else 0 if independent else BURSTY,
         )  # fmt: skip
         return replace(found, rate_per_s=rate, saturation_per_s=found.saturation_per_s * self.ranks / served)
@@ -202,16 +215,10 @@ def _kept(replica: Replica, d: Deployment, asked: Requests, keeping: Keeping) ->
     )
 
 
-def begun_before(requests: Requests) -> NDArray[np.int64]:
-    """Of every prompt, the tokens that some request before it began with too: what an endless cache would have  [token]."""
-    size = requests.block_tokens
-    seen: set[int] = set()
-    found = np.zeros(len(requests), dtype=np.int64)
-    for i, ids in enumerate(requests.block_ids or ()):
-        n = next((k for k, block in enumerate(ids) if block not in seen), len(ids))
-        found[i] = min(n * size, int(requests.prompt_tokens[i]) - 1)
-        seen.update(ids)
-    return found
+def cached_tokens(requests: Requests) -> NDArray[np.int64]:
+    """Of every prompt, what an endless cache would have of it: never its last token, whose logits are wanted  [token]."""
+    held = np.array(begun_before(requests.block_ids or ()), dtype=np.int64) * requests.block_tokens
+    return np.asarray(np.minimum(held, requests.prompt_tokens - 1))
 
 
 def _parted(requests: Requests, to: NDArray[np.int64], n: int) -> list[Requests]:

@@ -140,6 +140,11 @@ class Steady:
         """
         return (self.step_s / self.decode_s) ** 2 / (1.0 - self.elasticity)
 
+    @property
+    def spread(self) -> Floats:
+        """Standard deviation of the sequences that decode  [1]."""
+        return np.asarray(np.sqrt(np.maximum(self.n_seq * self.dispersion, 1.0)))
+
 
 def saturation(law: MeanLaw, w: Lengths, rules: Rules, *, tolerance: float = TOLERANCE) -> Floats:
     """The rate beyond which the queue grows for ever: of steps that are full, or of sequences that fill their places.  [1/s]

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from roofline.answers.serving.reading import Chunks, beside, first_of, full_s, mixed, saturated_s
 from roofline.answers.serving.steady import Steady
 
-__all__ = ["Waits", "gap_s", "tpot_s", "waits"]
+__all__ = ["Waits", "gap_s", "held_tokens", "tpot_s", "waits"]
 
 Floats = NDArray[np.float64]
 
@@ -119,6 +119,12 @@ def waits(s: Steady, arrivals_scv: float = 1.0) -> Waits:
         shares=shares, own_s=whole * full + last_s, joined_s=np.where(has_rest, joined_s - last_s, 0.0), joined=some,
         busy=busy, behind_s=behind, rest_s=s.decode_s, decoding=decoding,
     )  # fmt: skip
+
+
+def held_tokens(s: Steady, wait: Waits) -> Floats:
+    """Mean tokens in the cache: of those that decode, and of prompts being read, which hold all of theirs  [token]."""
+    reading = s.rate_per_s * np.sum(wait.shares * wait.own_s, axis=0)
+    return np.asarray(s.n_seq * s.lengths.held_mean + reading * s.lengths.prompt_mean)
 
 
 def tpot_s(s: Steady, share: float, *, close: float = CLOSE) -> Floats:

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from roofline.answers.serving import serve
-from roofline.answers.serving.pools import one_rate
+from roofline.answers.serving.service import one_rate
 from roofline.answers.sizing.candidates import Candidate, Dropped, candidates, usual_plans
 from roofline.answers.sizing.inverse import largest_rate, least_memory_fraction, longest_prompt
 from roofline.answers.sizing.offline import Offline, offline

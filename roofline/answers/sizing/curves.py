@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from roofline.answers.serving.closed import MOST_LOAD, SIGMAS
 from roofline.answers.serving.lengths import Lengths
 from roofline.answers.serving.steady import Rules, Steady, saturation, steady
-from roofline.answers.serving.waits import Waits, gap_s, tpot_s, waits
+from roofline.answers.serving.waits import Waits, gap_s, held_tokens, tpot_s, waits
 from roofline.specs.slo import SLO
 from roofline.timing.steplaw import MeanLaw
 
@@ -151,9 +151,8 @@ def curves(
         if w.answering == 0.0 and name.startswith(("tpot", "itl")):
             found = np.zeros((n, loads))
         times[name] = found + once if name.startswith(("ttft", "e2e")) else found
-    spread = SIGMAS * np.sqrt(np.maximum(s.n_seq * s.dispersion, 1.0))
-    reading = s.rate_per_s * np.sum(wait.shares * wait.own_s, axis=0)
-    held = s.n_seq * w.held_mean + reading * w.prompt_mean + spread * np.sqrt(w.held_square)
+    spread = SIGMAS * s.spread
+    held = held_tokens(s, wait) + spread * np.sqrt(w.held_square)
     return Curves(
         rate_per_s=rate, saturation_per_s=most, times=times, n_seq=s.n_seq.reshape(n, loads),
         cache_full=(held > s.rules.kv_tokens).reshape(n, loads),

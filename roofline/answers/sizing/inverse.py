@@ -8,7 +8,8 @@ import numpy as np
 
 from roofline.answers.serving import Serving, serve
 from roofline.answers.serving.closed import REASONS
-from roofline.answers.serving.pools import one_rate
+from roofline.answers.serving.limits import highest_rate
+from roofline.answers.serving.service import one_rate
 from roofline.errors import SpecError, require, shown
 from roofline.specs.deployment import Deployment
 from roofline.specs.slo import SLO
@@ -36,21 +37,7 @@ def largest_rate(deployment: Deployment, workload: Workload, slo: SLO) -> float:
     True
     """
     require(slo, SLO, "largest_rate(slo)")
-    at_most = serve(deployment, workload, rate_per_s=1.0, method="closed form").saturation_per_s
-    if at_most == 0.0:
-        return 0.0
-    found = serve(deployment, workload, rate_per_s=LOADS * at_most, method="closed form")
-    best = float(LOADS[-1] * at_most)
-    for name, limit in slo.limits.items():
-        times = np.asarray(getattr(found, name))
-        over = np.flatnonzero(times > limit)
-        if over.size:
-            first = int(over[0])
-            if first == 0:
-                return 0.0
-            share = (limit - times[first - 1]) / (times[first] - times[first - 1])
-            best = min(best, float((LOADS[first - 1] + share * (LOADS[first] - LOADS[first - 1])) * at_most))
-    return best
+    return highest_rate(deployment, workload, slo, method="closed form").rate_per_s
 
 
 def longest_prompt(deployment: Deployment, slo: SLO, *, output_tokens: int, rate_per_s: float) -> int:

@@ -10,7 +10,6 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.answers.offload.cached import sequence_bytes
 from roofline.answers.serving.lengths import Lengths
 from roofline.answers.serving.steady import Rules
 from roofline.answers.sizing.candidates import Candidate, Dropped, formats_of, plan_label
@@ -18,8 +17,7 @@ from roofline.answers.sizing.curves import FEW_LOADS, LOADS, Curves, Limit, curv
 from roofline.answers.sizing.rows import Choice
 from roofline.answers.sizing.stack import Stack, Stages, stacked
 from roofline.answers.steps import seen_through
-from roofline.answers.tiers import exposed_seconds
-from roofline.answers.transfer import links_of, wire
+from roofline.answers.transfer import passed_on
 from roofline.errors import SpecError, shown
 from roofline.specs.arrivals import Gamma
 from roofline.specs.hardware import Hardware
@@ -295,11 +293,9 @@ def _passed_on(c: Candidate, w: Lengths, reading_s: float) -> tuple[float, float
     """What handing on the cache of a long prompt adds to a TTFT, each layer's sent while later ones compute, for all of
     which it takes `reading_s` [s]; and the requests a replica's links carry [1/s]."""
     d = c.deployment
-    rate, latency_s = wire(d.hardware.links.scale_out, latency_s=None)
-    moved = np.asarray(sequence_bytes(d, tokens=np.array([_long(w), w.prompt_mean])))
-    moving_s = moved / (rate * float(links_of(d)))
-    exposed = exposed_seconds(float(moving_s[0]), computing_s=reading_s, n_layers=d.model.n_layers)
-    return float(latency_s + exposed), float(1.0 / moving_s[1])
+    at = np.array([_long(w), w.prompt_mean])
+    moving_s, seen_s = passed_on(d, tokens=at, reading_s=reading_s, links=(d.hardware.links.scale_out,))
+    return float(np.asarray(seen_s)[0]), float(1.0 / np.asarray(moving_s)[1])
 
 
 def _long(w: Lengths) -> float:

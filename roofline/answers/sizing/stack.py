@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from roofline.answers.steps import ALIKE, Lines, defined, keys_of, windows_of
+from roofline.answers.steps import ALIKE, Lines, defined, fullest, keys_of, round_s, windows_of
 from roofline.ledger import Linear
 from roofline.num import Num
 from roofline.timing.laws import PassLaw
@@ -108,18 +109,18 @@ class Stages:
 
     def alike(self, n_decodes: Num, context: Num, within: Sequence[Num], n_chunks: Num, chunk: Part) -> Floats:
         """Steps with so many decodes and so many chunks that are alike  [s]."""
-        micro = np.clip(n_decodes, 1.0, self.n_micro)
-        n = np.maximum(n_decodes / micro, np.minimum(n_decodes, 1.0))
-        share = n / np.maximum(n_decodes, 1e-9)
-        seen = dict(zip(self.windows, within, strict=True))
-        through: Num = 0.0
-        slowest: Num = 0.0
-        for stack in self.stacks:
-            decodes = (n, context * share, [seen[window] * share for window in stack.windows])
-            loaded = stack.alike(*decodes, n_chunks, chunk)
-            others = stack.alike(*decodes, 0.0, (0.0, 0.0, 0.0))
-            through, slowest = through + loaded, np.maximum(slowest, loaded + (micro - 1.0) * others)
-        return np.asarray(np.maximum(through, slowest))
+        stages = [partial(_at_stage, stack, self.windows) for stack in self.stacks]
+        n = fullest(n_decodes, self.n_micro)
+        return round_s(stages, self.n_micro, n_decodes, n, context, within, n_chunks, *chunk)
+
+
+def _at_stage(
+    stack: Stack, windows: tuple[Window, ...], n: Num, context: Num, within: Sequence[Num], n_chunks: Num, *chunk: Num
+) -> Floats:
+    """A stage's step, which asks for what its own layers see through."""
+    seen = dict(zip(windows, within, strict=True))
+    x, before, ends = chunk
+    return stack.alike(n, context, [seen[window] for window in stack.windows], n_chunks, (x, before, ends))
 
 
 def stacked(laws: Sequence[PassLaw], n_ranks: Sequence[int]) -> Stack:
