@@ -33,6 +33,7 @@ COMMANDS = {
     "plot": "plot",
     "checklist": "checklist",
     "dashboard": "checklist",
+    "verify": "verify",
     "hardware": "catalogue",
     "models": "models",
     "validate": "catalogue",
