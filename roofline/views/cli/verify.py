@@ -66,8 +66,8 @@ def _show(found: Verification, *, n_tokens: int, verbose: bool) -> None:
             _show_passes(proof)
     written = "1 token" if n_tokens == 1 else f"{n_tokens} tokens"
     scene = (
-        f"A tiny decoder in NumPy (seed {found.seed}), on a cache and afresh: two prompts of 4, {written} written; chunks, drafts, "
-        "decodes beside a prompt, two sequences after one beginning. What it did, and what the ledger says of it:"
+        f"A tiny decoder in NumPy (seed {found.seed}), on a cache and afresh: two prompts of 4, {written} written; chunks, "
+        "drafts, decodes beside a prompt, two sequences after one beginning. What it did, and what the ledger says of it:"
     )
     say(fill(scene, WIDTH))
     say()
