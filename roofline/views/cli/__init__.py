@@ -34,6 +34,7 @@ COMMANDS = {
     "checklist": "checklist",
     "dashboard": "checklist",
     "walkthrough": "walkthrough",
+    "verify": "verify",
     "hardware": "catalogue",
     "models": "models",
     "validate": "catalogue",

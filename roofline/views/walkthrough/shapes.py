@@ -39,7 +39,12 @@ def put_shapes(slots: Slots, s: Settings, shown: Shown) -> None:
         ("s2", "n", np.maximum(2.0 * shown.d_query + 2.0 * n, ffn), np.maximum(n, tall)),
         ("s3", "n", n * 0.0 + 2.0 * kept, n),
         ("s4", "n", np.maximum(d_in + wide, 2.0 * n + shown.d_key), n * 0.0 + d_in),
-        ("s5", "ch", c[:, None] + shown.dims[shown.projections[0]][1], np.maximum(d_in, 2.0 * heads + c[:, None] * 0.0)),
+        (
+            "s5",
+            "ch",
+            c[:, None] + shown.dims[shown.projections[0]][1],
+            np.maximum(d_in, 2.0 * heads + c[:, None] * 0.0),
+        ),
     ):
         slots.put(f"{name}.span", dims, np.maximum(across * ROOM, down / TALLEST), "{:.0f}".format)
     slots.put("s1.more", "n", n - 4.0, lambda x: (f"and {x:,.0f} more", f"以及另外 {x:,.0f} 个") if x > 0 else "")
