@@ -284,7 +284,9 @@ def with_kv_heads(model: Model, n_kv_heads: int) -> Model:
     >>> [layer.mixer.n_kv_heads for _, layer in with_kv_heads(model("llama-3.1-8b"), 2).layer_kinds()]
     [2]
     """
-    groups = (g.model_copy(update={"layers": tuple(_layer_with(x, n_kv_heads) for x in g.layers)}) for g in model.layers)
+    groups = (
+        g.model_copy(update={"layers": tuple(_layer_with(x, n_kv_heads) for x in g.layers)}) for g in model.layers
+    )
     return model.model_copy(update={"layers": tuple(groups)})
 
 
