@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from roofline.evidence.accuracy import accuracy
     from roofline.evidence.calibration.own import calibrate
     from roofline.evidence.comparison import compare
+    from roofline.evidence.reference import verify
     from roofline.ledger import Ledger, Op
     from roofline.specs.catalog import engine, hardware, model
     from roofline.specs.deployment import Deployment
@@ -77,6 +78,7 @@ _HOMES = {
     "evidence.accuracy": ("accuracy",),
     "evidence.calibration.own": ("calibrate",),
     "evidence.comparison": ("compare",),
+    "evidence.reference": ("verify",),
     "ledger": ("Ledger", "Op"),
     "specs.catalog": ("engine", "hardware", "model"),
     "specs.deployment": ("Deployment",),
@@ -154,6 +156,7 @@ __all__ = [
     "split",
     "state_bytes",
     "vary",
+    "verify",
     "workload",
 ]
 

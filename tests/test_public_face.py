@@ -67,6 +67,7 @@ FACE = [
     "split",
     "state_bytes",
     "vary",
+    "verify",
     "workload",
 ]
 HEAVY = ("pandas", "matplotlib", "yaml", "rich", "typer", "scipy", "IPython")
