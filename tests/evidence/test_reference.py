@@ -357,7 +357,7 @@ def test_models_it_cannot_run_are_refused_in_words() -> None:
         reference.verify(3)  # type: ignore[arg-type]
     short = {"kind": "short_conv", "d_inner": 8, "d_conv": 3}
     indexed = {"n_heads": 2, "n_kv_heads": 1, "d_head": 4, "indexer": {"n_heads": 1, "d_head": 4, "top_k": 2}}
-    for mixer, said in ((short, "short_conv"), (indexed, "attention")):
+    for mixer, said in ((short, "short_conv"), (indexed, "attention with an indexer")):
         with pytest.raises(rl.Unsupported, match=f"does not run a mixer of kind {said}"):
             reference.verify(of_layers({"mixer": mixer, "ffn": None}))
     plain = {"mixer": {"n_heads": 2, "n_kv_heads": 1, "d_head": 4}, "ffn": None}
