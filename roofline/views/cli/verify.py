@@ -111,7 +111,7 @@ def _sentences(found: Verification) -> Iterator[str]:
         f"{three(last.cached_products_grew)} on the cache, O(n), and × {three(last.uncached_products_grew)} afresh, O(n²); "
         f"attention × {three(last.cached_attention_grew)}, O(n²), and × {three(last.uncached_attention_grew)}, O(n³)."
     )
-    if found.holds("old entries changed", "old keys and values", "keys and values"):
+    if found.holds("old cache entries", "old keys and values", "keys and values"):
         yield _kept(found)
     if found.holds(*(f"{what} of experts" for what in BRACKET)):
         yield "Bytes of experts: the least, mean and most over all ways to route two tokens are the ledger's."
