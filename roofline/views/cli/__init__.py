@@ -33,6 +33,7 @@ COMMANDS = {
     "plot": "plot",
     "checklist": "checklist",
     "dashboard": "checklist",
+    "walkthrough": "walkthrough",
     "verify": "verify",
     "hardware": "catalogue",
     "models": "models",
