@@ -14,8 +14,8 @@ from roofline.evidence.reference import verify as verified
 from roofline.evidence.reference.kinds import KIND_NAMES
 from roofline.evidence.reference.proof import BRACKET
 from roofline.views.cli.common import Json, print_json, print_table, say, table, whole
-from roofline.views.cli.progress import progress
 from roofline.views.cli.words import percent, three
+from roofline.views.progress import progress
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -111,7 +111,7 @@ def _sentences(found: Verification) -> Iterator[str]:
         f"{three(last.cached_products_grew)} on the cache, O(n), and × {three(last.uncached_products_grew)} afresh, O(n²); "
         f"attention × {three(last.cached_attention_grew)}, O(n²), and × {three(last.uncached_attention_grew)}, O(n³)."
     )
-    if found.holds("old cache entries", "old keys and values", "keys and values"):
+    if found.holds("old entries changed", "old keys and values", "keys and values"):
         yield _kept(found)
     if found.holds(*(f"{what} of experts" for what in BRACKET)):
         yield "Bytes of experts: the least, mean and most over all ways to route two tokens are the ledger's."
