@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from roofline.timing.clock import Timing, clock
     from roofline.timing.efficiency import IDEAL, Efficiency
     from roofline.views import plot
+    from roofline.views.sweep import sweep
     from roofline.work.count import count
     from roofline.work.step import Seqs
 
@@ -94,6 +95,7 @@ _HOMES = {
     "timing.clock": ("Timing", "clock"),
     "timing.efficiency": ("IDEAL", "Efficiency"),
     "views.plot": ("plot",),
+    "views.sweep": ("sweep",),
     "work.count": ("count",),
     "work.step": ("Seqs",),
 }
@@ -155,6 +157,7 @@ __all__ = [
     "speculate",
     "split",
     "state_bytes",
+    "sweep",
     "vary",
     "verify",
     "workload",

@@ -66,6 +66,7 @@ FACE = [
     "speculate",
     "split",
     "state_bytes",
+    "sweep",
     "vary",
     "verify",
     "workload",

@@ -41,7 +41,7 @@ from roofline.views.cli.load import (
     slo_of,
 )
 from roofline.views.cli.options import Ways, asked_of, build, levered, predicted
-from roofline.views.cli.progress import progress
+from roofline.views.progress import progress
 
 __all__ = ["plot"]
 

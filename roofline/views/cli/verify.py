@@ -14,8 +14,8 @@ from roofline.evidence.reference import verify as verified
 from roofline.evidence.reference.kinds import KIND_NAMES
 from roofline.evidence.reference.proof import BRACKET
 from roofline.views.cli.common import Json, print_json, print_table, say, table, whole
-from roofline.views.cli.progress import progress
 from roofline.views.cli.words import percent, three
+from roofline.views.progress import progress
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from roofline.errors import SpecError, shown
+from roofline.num import undominated
 
 __all__ = ["Front", "Point", "front_of"]
 
@@ -53,11 +54,8 @@ def front_of(rows: Any, table_at: Any = ()) -> Front:
     points = tuple(p for p in found if p is not None)
     if not points:
         raise SpecError(f"pareto: expected at least one row with both {X} and {Y}, got {len(found)} without")
-    front: list[Point] = []
-    for p in sorted((p for p in points if p.meets), key=lambda p: (-p.x, -p.y)):
-        if not front or p.y > front[-1].y:
-            front.append(p)
-    front.reverse()
+    good = [p for p in points if p.meets]
+    front = [good[i] for i in undominated([p.x for p in good], [p.y for p in good])][::-1]
     return Front(
         points=points, front=tuple(front), left_out=len(found) - len(points),
         table=tuple((speed, _at(front, speed)) for speed in _speeds(table_at)),
