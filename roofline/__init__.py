@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from roofline.evidence.accuracy import accuracy
     from roofline.evidence.calibration.own import calibrate
     from roofline.evidence.comparison import compare
+    from roofline.evidence.reference import verify
     from roofline.ledger import Ledger, Op
     from roofline.specs.catalog import engine, hardware, model
     from roofline.specs.deployment import Deployment
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from roofline.timing.clock import Timing, clock
     from roofline.timing.efficiency import IDEAL, Efficiency
     from roofline.views import plot
+    from roofline.views.sweep import sweep
     from roofline.work.count import count
     from roofline.work.step import Seqs
 
@@ -77,6 +79,7 @@ _HOMES = {
     "evidence.accuracy": ("accuracy",),
     "evidence.calibration.own": ("calibrate",),
     "evidence.comparison": ("compare",),
+    "evidence.reference": ("verify",),
     "ledger": ("Ledger", "Op"),
     "specs.catalog": ("engine", "hardware", "model"),
     "specs.deployment": ("Deployment",),
@@ -92,6 +95,7 @@ _HOMES = {
     "timing.clock": ("Timing", "clock"),
     "timing.efficiency": ("IDEAL", "Efficiency"),
     "views.plot": ("plot",),
+    "views.sweep": ("sweep",),
     "work.count": ("count",),
     "work.step": ("Seqs",),
 }
@@ -153,7 +157,9 @@ __all__ = [
     "speculate",
     "split",
     "state_bytes",
+    "sweep",
     "vary",
+    "verify",
     "workload",
 ]
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from roofline.errors import SpecError, shown
 
-__all__ = ["Num", "as_num", "checked", "common_shape", "same", "whole"]
+__all__ = ["Num", "as_num", "checked", "common_shape", "same", "undominated", "whole"]
 
 Num: TypeAlias = float | NDArray[np.float64]
 
@@ -99,3 +99,18 @@ def whole(value: Num) -> Num | int | None:
 def same(value: Num, *inputs: Num) -> Num:
     """A plain float where every input was one (numpy returns its own scalar type)."""
     return value if any(isinstance(x, np.ndarray) for x in inputs) else float(value)
+
+
+def undominated(x: Any, y: Any) -> NDArray[np.intp]:
+    """Places of the points that no other is at least as good as in both and better in one, from the largest x on.
+
+    More is better; of equal points the first stays; a NaN is no point.
+
+    >>> undominated([20.0, 60.0, 50.0], [900.0, 500.0, 400.0])
+    array([1, 0])
+    """
+    xs, ys = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
+    order = np.lexsort((-ys, -xs))
+    order = order[~np.isnan(xs[order]) & ~np.isnan(ys[order])]
+    before = np.concatenate(([-np.inf], np.maximum.accumulate(ys[order])))[:-1]
+    return order[ys[order] > before]

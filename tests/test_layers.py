@@ -43,7 +43,7 @@ FLOORS: tuple[tuple[str, ...], ...] = tuple(
             "evidence.",
             "runs readers measurements saturation agreement passes calibration accuracy comparison reference",
         ),
-        ("views.", "words files engine_names sweep plot walkthrough report dashboard cli"),
+        ("views.", "words files progress engine_names sweep plot walkthrough report dashboard cli"),
         ("", "__main__"),
     )
 )

@@ -1,4 +1,4 @@
-"""The oracle that counts recurrent mixers and latent attention is itself right: outputs against a twin, counts by hand."""
+"""The oracle that counts recurrent mixers is itself right: outputs against a twin, counts by hand."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from oracle_latent import Mla
 from oracle_recurrent import Delta, Lightning, Mamba1, Mamba2, Mixer
 
 T, D = 7, 12
@@ -15,8 +14,6 @@ MIXERS: dict[str, Mixer] = {
     "mamba-2": Mamba2(D, n_heads=6, d_head=5, n_groups=2, d_state=4, d_conv=4),
     "delta": Delta(D, n_key_heads=2, d_key=4, n_value_heads=6, d_value=5, d_conv=4),
     "lightning": Lightning(D, n_heads=3, d_head=4),
-    "absorbed": Mla(D, n_heads=3, d_latent=8, d_rope=2, d_nope=4, d_value=5, absorbed=1),
-    "expanded": Mla(D, n_heads=3, d_latent=8, d_rope=2, d_nope=4, d_value=5, absorbed=0),
 }
 X = np.random.default_rng(1).standard_normal((T, D))
 
@@ -35,11 +32,6 @@ def test_a_token_changes_nothing_before_it(mixer: Any) -> None:
     assert np.all(np.abs(before[4:] - after[4:]).max(axis=1) > 1e-9)
 
 
-def test_absorbed_and_expanded_latent_attention_are_the_same_function() -> None:
-    absorbed, expanded = (MIXERS[name].run(X)[0] for name in ("absorbed", "expanded"))
-    np.testing.assert_allclose(absorbed, expanded, rtol=0, atol=1e-10)
-
-
 def test_every_part_counts_two_for_a_multiply_add() -> None:
     by_hand = {
         # 2·(12·20, 10·3, 10·(2 + 8), 2·10, 10·4, 10·4, 10·12) a token
@@ -55,24 +47,9 @@ def test_every_part_counts_two_for_a_multiply_add() -> None:
         assert MIXERS[name].run(X)[1] == {part: T * flops for part, flops in per_token.items()}, name
 
 
-def test_absorbing_makes_the_step_free_of_the_cache_in_all_but_scores_and_values() -> None:
-    seen = T * (T + 1) // 2  # 1 + 2 + … + 7 cached tokens
-    shared = {"q": 2 * T * D * 3 * 6, "kv_a": 2 * T * D * 10, "o": 2 * T * 15 * D}
-    absorbed = {
-        "k_b": 2 * T * 3 * 4 * 8,
-        "scores": 2 * seen * 3 * 10,
-        "values": 2 * seen * 3 * 8,
-        "v_b": 2 * T * 3 * 8 * 5,
-    }
-    expanded = {"k_b": 2 * seen * 3 * 4 * 8, "scores": 2 * seen * 3 * 6, "values": 2 * seen * 3 * 5}
-    assert MIXERS["absorbed"].run(X)[1] == shared | absorbed
-    assert MIXERS["expanded"].run(X)[1] == shared | expanded | {"v_b": 2 * seen * 3 * 8 * 5}
-
-
-def test_what_is_kept_does_not_grow_unless_it_is_a_cache() -> None:
+def test_what_is_kept_does_not_grow() -> None:
     kept = {name: mixer.run(X)[2] for name, mixer in MIXERS.items()}
     assert kept["mamba-1"] == {"state": 10 * 4, "conv": 10 * 2}
     assert kept["mamba-2"] == {"state": 6 * 5 * 4, "conv": 46 * 3}
     assert kept["delta"] == {"state": 6 * 4 * 5, "conv": 46 * 3}
     assert kept["lightning"] == {"state": 3 * 4 * 4}
-    assert kept["absorbed"] == kept["expanded"] == {"cache": T * 10}

@@ -66,7 +66,9 @@ FACE = [
     "speculate",
     "split",
     "state_bytes",
+    "sweep",
     "vary",
+    "verify",
     "workload",
 ]
 HEAVY = ("pandas", "matplotlib", "yaml", "rich", "typer", "scipy", "IPython")

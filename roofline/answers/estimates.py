@@ -15,7 +15,7 @@ from roofline.timing.laws import larger
 from roofline.timing.shipped import Known, known
 from roofline.work.count import How, rows_of
 
-__all__ = ["Edges", "chip_of", "held_s", "interval", "known_of", "request_s"]
+__all__ = ["Edges", "Rates", "chip_of", "held_s", "interval", "known_of", "request_s"]
 
 
 def known_of(deployment: Deployment) -> Known:
@@ -117,3 +117,29 @@ class Edges:
             return None
         edges = interval(deployment, what, seconds, floor_s)
         return None if edges is None else edges[side]
+
+
+class Rates:
+    """Output tokens a second of what has a `tpot_s`, a `batch` and a `deployment`."""
+
+    __slots__ = ()
+
+    @property
+    def tokens_per_s_per_user(self) -> Num | None:
+        """1 / TPOT: how fast one user sees text [1/s]."""
+        tpot_s: Num | None = getattr(self, "tpot_s")  # noqa: B009
+        return None if tpot_s is None else 1.0 / tpot_s
+
+    @property
+    def tokens_per_s(self) -> Num | None:
+        """B / TPOT: output tokens of all sequences while decoding [1/s]."""
+        tpot_s: Num | None = getattr(self, "tpot_s")  # noqa: B009
+        batch: Num = getattr(self, "batch")  # noqa: B009
+        return None if tpot_s is None else batch / tpot_s
+
+    @property
+    def tokens_per_s_per_chip(self) -> Num | None:
+        """The same over the chips of the replica [1/s]."""
+        total = self.tokens_per_s
+        deployment: Deployment = getattr(self, "deployment")  # noqa: B009
+        return None if total is None else total / deployment.n_chips

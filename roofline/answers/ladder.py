@@ -26,12 +26,13 @@ from roofline.work.attention import kv_bytes_per_token
 from roofline.work.kvcache import token_bytes
 from roofline.work.sight import ALL, Sight, seen
 
-__all__ = ["CacheLadder", "OnChip", "Rung", "as_mha", "cache_ladder"]
+__all__ = ["CacheLadder", "OnChip", "Rung", "as_mha", "cache_ladder", "with_kv_heads"]
 
 NARROWER = (("fp8", "fp8 cache"), ("int4", "int4 cache before scales"), ("q4_0", "q4_0 cache"))
 """Formats below the model's own dtype, and how a rung says them: int4 is 4 bits and no scale, q4_0 has its scales."""
 
 MOST_KINDS = 3  # of attention that a rung's name lists
+ALL_HEADS = 2**31
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -273,27 +274,39 @@ def _kind(mixer: Attention | Latent) -> str:
 
 def as_mha(model: Model) -> Model:
     """The same model if every query head kept keys and values of its own."""
-    groups = (g.model_copy(update={"layers": tuple(_layer_as_mha(x) for x in g.layers)}) for g in model.layers)
+    return with_kv_heads(model, ALL_HEADS)
+
+
+def with_kv_heads(model: Model, n_kv_heads: int) -> Model:
+    """The same model if so many heads of each layer's attention kept keys and values, or all of them where it has fewer.
+
+    >>> from roofline.specs.catalog import model
+    >>> [layer.mixer.n_kv_heads for _, layer in with_kv_heads(model("llama-3.1-8b"), 2).layer_kinds()]
+    [2]
+    """
+    groups = (
+        g.model_copy(update={"layers": tuple(_layer_with(x, n_kv_heads) for x in g.layers)}) for g in model.layers
+    )
     return model.model_copy(update={"layers": tuple(groups)})
 
 
-def _layer_as_mha(layer: Layer) -> Layer:
+def _layer_with(layer: Layer, n_kv_heads: int) -> Layer:
     mixer, cross = layer.mixer, layer.cross
     if isinstance(mixer, Pair):
-        mixer = mixer.model_copy(update={"attention": _mixeras_mha(mixer.attention)})
+        mixer = mixer.model_copy(update={"attention": _mixer_with(mixer.attention, n_kv_heads)})
     elif mixer is not None:
-        mixer = _mixeras_mha(mixer)
-    wide = None if cross is None else cross.model_copy(update={"n_kv_heads": cross.n_heads})
+        mixer = _mixer_with(mixer, n_kv_heads)
+    wide = None if cross is None else cross.model_copy(update={"n_kv_heads": min(n_kv_heads, cross.n_heads)})
     return layer.model_copy(update={"mixer": mixer, "cross": wide})
 
 
-def _mixeras_mha(mixer: SingleMixer) -> SingleMixer:
+def _mixer_with(mixer: SingleMixer, n_kv_heads: int) -> SingleMixer:
     match mixer:
         case Attention():
-            return mixer.model_copy(update={"n_kv_heads": mixer.n_heads})
+            return mixer.model_copy(update={"n_kv_heads": min(n_kv_heads, mixer.n_heads)})
         case Latent() as x:
-            n, wide = x.n_heads, x.d_nope + x.d_rope
-            return Attention(n_heads=n, n_kv_heads=n, d_head=wide, d_value=x.d_value, indexer=x.indexer)
+            kept, wide = min(n_kv_heads, x.n_heads), x.d_nope + x.d_rope
+            return Attention(n_heads=x.n_heads, n_kv_heads=kept, d_head=wide, d_value=x.d_value, indexer=x.indexer)
         case _:
             return mixer
 

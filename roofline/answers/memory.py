@@ -28,7 +28,7 @@ from roofline.work.pages import allocated_bytes, kv_tokens, page_pool
 from roofline.work.reserve import activation_bytes, kv_budget_bytes
 from roofline.work.step import MAX_TOKENS
 
-_SIZES = (
+SIZES = (
     "weight_bytes", "kv_bytes", "state_bytes", "kv_bytes_per_token", "used_bytes", "weight_bytes_per_chip",
     "kv_bytes_per_chip", "state_bytes_per_chip", "kv_bytes_per_token_per_chip", "other_bytes_per_chip",
     "used_bytes_per_chip", "activation_bytes_per_chip", "runtime_bytes_per_chip", "usable_bytes_per_chip",
@@ -36,7 +36,7 @@ _SIZES = (
     "short_by_bytes", "kv_tokens",
 )  # fmt: skip
 
-__all__ = ["Beside", "Memory", "StageMemory", "memory"]
+__all__ = ["SIZES", "Beside", "Memory", "StageMemory", "memory"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ class Memory:
 
     def to_dict(self) -> dict[str, Any]:
         """Flat, SI, unit in the key; `max_batch` and `kv_tokens` are none where nothing is kept (an encoder's)."""
-        sizes = {name: getattr(self, name) for name in _SIZES if name != "kv_tokens"}
+        sizes = {name: getattr(self, name) for name in SIZES if name != "kv_tokens"}
         return sizes | {n: whole(getattr(self, n)) for n in ("kv_tokens", "max_batch", "max_context_tokens")}
 
     def to_frame(self) -> Any:

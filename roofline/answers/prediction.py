@@ -11,7 +11,7 @@ import numpy as np
 from roofline.answers.chunks import first_token, hit_tokens
 from roofline.answers.decoding import Decoding
 from roofline.answers.drafters import Drafting, beside, draft_of
-from roofline.answers.estimates import Edges, known_of, request_s
+from roofline.answers.estimates import Edges, Rates, known_of, request_s
 from roofline.answers.inputs import IMAGE_SIZE, Request, request
 from roofline.answers.memory import Memory, memory
 from roofline.answers.phases import asked_for, decode, how_of
@@ -33,7 +33,7 @@ MAX_OUTPUT_TOKENS = 10_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class Prediction(Edges):
+class Prediction(Edges, Rates):
     """One static batch from its prompts to its last tokens.
 
     `prefill` is the pass over the prompts, or all of them; `decode` the pass at the mean context, to place decode on the
@@ -66,22 +66,6 @@ class Prediction(Edges):
     e2e_s: Num
     e2e_floor_s: Num
     memory: Memory
-
-    @property
-    def tokens_per_s_per_user(self) -> Num | None:
-        """1 / TPOT: how fast one user sees text [1/s]."""
-        return None if self.tpot_s is None else 1.0 / self.tpot_s
-
-    @property
-    def tokens_per_s(self) -> Num | None:
-        """B / TPOT: output tokens of all sequences while decoding [1/s]."""
-        return None if self.tpot_s is None else self.batch / self.tpot_s
-
-    @property
-    def tokens_per_s_per_chip(self) -> Num | None:
-        """The same over the chips of the replica [1/s]."""
-        total = self.tokens_per_s
-        return None if total is None else total / self.deployment.n_chips
 
     def step_work(self, quantity: str) -> Num:
         """A quantity of the clock ("flops", "hbm_bytes") of one chip, for a token of every sequence, at the mean context.

@@ -31,7 +31,7 @@ from roofline.timing.laws import (
     total,
 )
 
-__all__ = ["Part", "Spent", "Timing", "clock"]
+__all__ = ["RESOURCES", "Part", "Spent", "Timing", "clock"]
 
 RESOURCES = ("compute", "memory", "link", "overhead", "tier")
 
@@ -242,11 +242,20 @@ class Timing:
     @property
     def bound(self) -> Any:
         """The resource that binds the ops most of the time is spent in: a word, or an array of words."""
-        parts = np.broadcast_arrays(
-            self.compute_bound_s, self.memory_bound_s, self.exposed_link_s, self.overhead_s, self.tier_exposed_s
-        )
-        words: NDArray[np.str_] = np.array(RESOURCES)[np.argmax(np.stack(parts), axis=0)]
+        words: NDArray[np.str_] = np.array(RESOURCES)[self.binding]
         return words if isinstance(self.seconds, np.ndarray) else str(words)
+
+    @property
+    def binding(self) -> NDArray[np.int8]:
+        """The same as its place in `RESOURCES`, the first of equals: a byte a point."""
+        first, *others = (
+            self.compute_bound_s, self.memory_bound_s, self.exposed_link_s, self.overhead_s, self.tier_exposed_s
+        )  # fmt: skip
+        most, found = np.asarray(first), np.zeros(np.shape(self.seconds), dtype=np.int8)
+        for place, part in enumerate(others, start=1):
+            found = np.where(np.greater(part, most), np.int8(place), found)
+            most = np.maximum(most, part)
+        return found
 
     def by_op(self) -> tuple[dict[str, Any], ...]:
         """A dict per op of the ledger, totals over its layers, with its seconds, intensity, bound and run dtype."""

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from contextlib import suppress
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from roofline.errors import SpecError, did_you_mean
 from roofline.specs.catalog import is_folder
 
-__all__ = ["put", "target_of"]
+__all__ = ["placed", "put", "target_of"]
 
 
 def target_of(path: str | os.PathLike[str], suffixes: Sequence[str]) -> Path:
@@ -29,14 +30,35 @@ def target_of(path: str | os.PathLike[str], suffixes: Sequence[str]) -> Path:
     return target
 
 
-def put(target: Path, data: bytes) -> None:
-    """Write beside the target, then move into its place."""
+@contextmanager
+def placed(target: Path) -> Iterator[Path]:
+    """A path beside the target to write a file or a folder at; moved into its place when done, gone if anything fails."""
     part = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
-        part.write_bytes(data)
-        part.replace(target)
+        yield part
+        if is_folder(part) and is_folder(target):
+            _swapped(part, target)
+        else:
+            part.replace(target)
     except OSError as error:
-        raise SpecError(f"{target}: cannot be written ({error.strerror or error})") from None
+        why = os.strerror(error.errno) if error.errno else str(error)  # some say in strerror where, and at length
+        raise SpecError(f"{target}: cannot be written ({why})") from None
     finally:
+        if is_folder(part):
+            shutil.rmtree(part, ignore_errors=True)
         with suppress(OSError):  # not there: moved, or never written
             part.unlink()
+
+
+def _swapped(part: Path, target: Path) -> None:
+    """A folder in the place of another: no call of the system does both moves at once."""
+    old = target.with_name(f".{target.name}.{os.getpid()}.old")
+    target.replace(old)
+    part.replace(target)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def put(target: Path, data: bytes) -> None:
+    """Write beside the target, then move into its place."""
+    with placed(target) as part:
+        part.write_bytes(data)

@@ -44,18 +44,6 @@ def common_shapes(x: Spec) -> list[tuple[int, int]]:
     return shapes
 
 
-@given(moe_specs(), zoo_steps(max_parts=2))
-def test_every_token_multiplies_the_common_matrices_and_those_of_k_experts(x: Spec, step: Step) -> None:
-    tokens = int(sum(part.n_seq * part.n_new for part in step))
-    flops = 0
-    for d_in, d_out in common_shapes(x):
-        flops += 2 * tokens * d_in * d_out
-    for _ in range(x["n_active_experts"]):
-        for d_in, d_out in routed_shapes(x):
-            flops += 2 * tokens * d_in * d_out
-    assert sum(op.flops for op in rows_of(mixture(x), step).values()) == flops
-
-
 @given(moe_specs())
 def test_parameters_are_those_of_the_common_matrices_and_of_all_experts(x: Spec) -> None:
     model = mixture(x)

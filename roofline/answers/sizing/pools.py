@@ -19,6 +19,7 @@ from roofline.answers.sizing.stack import Stack, Stages, stacked
 from roofline.answers.steps import seen_through
 from roofline.answers.transfer import passed_on
 from roofline.errors import SpecError, shown
+from roofline.num import undominated
 from roofline.specs.arrivals import Gamma
 from roofline.specs.hardware import Hardware
 from roofline.specs.slo import SLO
@@ -354,12 +355,8 @@ def _point(label: str, user: float, chip: float, meets: bool, split: bool) -> di
 
 def _front(points: list[dict[str, Any]]) -> tuple[dict[str, Any], ...]:
     """Those that no other beats in both, from the fastest for a user on."""
-    best, front = -np.inf, []
-    for point in sorted(points, key=lambda p: (-p["tokens_per_s_per_user"], -p["output_tokens_per_s_per_chip"])):
-        if point["output_tokens_per_s_per_chip"] > best:
-            best = point["output_tokens_per_s_per_chip"]
-            front.append(point)
-    return tuple(front)
+    user, chip = ([p[name] for p in points] for name in ("tokens_per_s_per_user", "output_tokens_per_s_per_chip"))
+    return tuple(points[i] for i in undominated(user, chip))
 
 
 def _dropped(c: Candidate, why: str) -> Dropped:

@@ -33,6 +33,8 @@ COMMANDS = {
     "plot": "plot",
     "checklist": "checklist",
     "dashboard": "checklist",
+    "walkthrough": "walkthrough",
+    "verify": "verify",
     "hardware": "catalogue",
     "models": "models",
     "validate": "catalogue",

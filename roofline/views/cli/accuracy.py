@@ -17,7 +17,7 @@ from roofline.evidence.calibration.shipped import BAND_OF, predicted
 from roofline.evidence.measurements import measurements
 from roofline.timing.shipped import NOMINAL
 from roofline.views.cli.common import Json, print_json, print_table, say, table
-from roofline.views.cli.progress import progress
+from roofline.views.progress import progress
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -22,8 +22,8 @@ from roofline.timing.shipped import NOMINAL, Known
 from roofline.views.cli.common import Activations, Head, Json, Kv, Search, Weights, print_json, print_table, say, table
 from roofline.views.cli.compare import single
 from roofline.views.cli.options import Ways, build, levered
-from roofline.views.cli.progress import progress
 from roofline.views.cli.words import percent
+from roofline.views.progress import progress
 
 __all__ = ["calibrate"]
 

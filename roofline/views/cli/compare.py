@@ -33,8 +33,8 @@ from roofline.views.cli.common import (
     whole,
 )
 from roofline.views.cli.options import Ways, build, levered
-from roofline.views.cli.progress import progress
 from roofline.views.cli.words import percent, seconds, three, ways
+from roofline.views.progress import progress
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -18,7 +18,7 @@ from roofline.specs.slo import SLO
 from roofline.views.cli.common import whole
 from roofline.views.cli.load import Load, load_of, rates_of, slo_of
 from roofline.views.cli.options import Ways
-from roofline.views.cli.progress import progress
+from roofline.views.progress import progress
 
 __all__ = ["MOST_POINTS", "growth_axes", "load_axes", "pareto_axes"]
 

@@ -39,7 +39,7 @@ from roofline.views.cli.load import (
     slo_of,
 )
 from roofline.views.cli.options import Ways, build, levered
-from roofline.views.cli.progress import progress
+from roofline.views.progress import progress
 
 __all__ = ["Answer", "Asked", "Found", "serve_at"]
 

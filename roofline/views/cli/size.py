@@ -25,7 +25,7 @@ from roofline.specs.plan import Plan
 from roofline.specs.slo import SLO
 from roofline.views.cli.common import Json, ModelName, Output, Search, print_json, say, whole
 from roofline.views.cli.load import ArrivalsAsked, Cv, Load, Slo, WorkloadAsked, load_of, rates_of, slo_of
-from roofline.views.cli.progress import progress
+from roofline.views.progress import progress
 
 __all__ = ["size"]
 

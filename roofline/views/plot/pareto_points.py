@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofline.errors import SpecError, shown
+from roofline.num import undominated
 
 __all__ = ["Front", "Point", "front_of"]
 
@@ -73,7 +74,8 @@ def front_of(rows: Any, table_at: Any = ()) -> Front:
         raise SpecError(f"pareto: expected at least one row with both {X} and {Y}, got {len(xs)} without")
     xs, ys, kept = xs[there], ys[there], np.asarray(meets, dtype=bool)[there]
     named = np.asarray([str(label) for label in labels], dtype=object)[there]
-    chosen = _best(xs, ys, kept)
+    able = np.flatnonzero(kept)
+    chosen = able[undominated(xs[able], ys[able])][::-1]  # slowest first
     front = tuple(Point(x=float(xs[i]), y=float(ys[i]), label=str(named[i])) for i in chosen)
     is_front = np.zeros(len(xs), dtype=bool)
     is_front[chosen] = True
@@ -81,15 +83,6 @@ def front_of(rows: Any, table_at: Any = ()) -> Front:
         xs=xs, ys=ys, labels=named, meets=kept, is_front=is_front, front=front, left_out=int(np.sum(~there)),
         table=tuple((speed, _at(front, speed)) for speed in _speeds(table_at)),
     )  # fmt: skip
-
-
-def _best(xs: Floats, ys: Floats, able: NDArray[np.bool_]) -> NDArray[np.intp]:
-    """The points that no other of those able beats in both, slowest first; of equal ones the first."""
-    order = np.flatnonzero(able)
-    order = order[np.lexsort((order, -ys[order], -xs[order]))]  # fastest first, the most output first among equals
-    highest = np.maximum.accumulate(ys[order]) if order.size else ys[order]
-    before = np.concatenate([[-np.inf], highest[:-1]])[: order.size]
-    return order[ys[order] > before][::-1]
 
 
 def _at(front: Sequence[Point], speed: float) -> Point | None:
