@@ -104,8 +104,9 @@ def test_each_cell_says_its_value_in_letters_that_stand_out() -> None:
     frame: Any = ax.roofline_data  # type: ignore[attr-defined]
     texts = [t for t in ax.texts if t.get_position()[1] % 1 == 0.5 and t.get_position()[0] % 1 == 0.5]
     assert len(texts) == int(frame["fits"].sum())
-    darkest = min(texts, key=lambda t: float(t.get_text()))
-    lightest = max(texts, key=lambda t: float(t.get_text()))
+    milliseconds = {t: float(t.get_text().removesuffix("k")) * (1e3 if t.get_text()[-1] == "k" else 1.0) for t in texts}
+    darkest, lightest = (edge(texts, key=lambda t: milliseconds[t]) for edge in (min, max))
+    assert milliseconds[lightest] == pytest.approx(1e3 * frame["ttft_s"].max(), rel=0.05)
     assert (darkest.get_color(), lightest.get_color()) == ("#FFFFFF", "#000000")
 
 

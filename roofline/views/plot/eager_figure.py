@@ -65,6 +65,7 @@ def without_flash(
     --------
     >>> import matplotlib.pyplot as plt
     >>> from roofline.specs.catalog import hardware, model
+    >>> from roofline.specs.deployment import Deployment
     >>> d = Deployment(model=model("llama-3.1-8b"), hardware=hardware("h100-sxm-80gb"))
     >>> moved, intensity = without_flash(d)
     >>> intensity.get_title(loc="left")

@@ -9,18 +9,14 @@ import numpy as np
 from roofline.views.plot.heat_points import Heat
 from roofline.views.plot.heat_words import SAY
 from roofline.views.plot.latency_words import SAY as LATENCY
-from roofline.views.plot.lettering import plain, sig, time_unit, width_pt
+from roofline.views.plot.lettering import plain, sig, width_pt
 from roofline.views.plot.theme import Look, dress
 
-__all__ = ["draw_heat", "letter_heat", "unit_of"]
+__all__ = ["draw_heat", "letter_heat"]
 
 MAP = "cividis"
+MS = 1e3  # a second
 DARK_BELOW = 0.5  # of the map's lightness: letters are white there
-
-
-def unit_of(heat: Heat) -> tuple[str, float]:
-    """The unit of a panel's values, and how many of it are a second."""
-    return time_unit(float(np.nanmax(heat.seconds)) if heat.fits.any() else 1.0)
 
 
 def draw_heat(ax: Any, heat: Heat, look: Look) -> None:
@@ -31,8 +27,7 @@ def draw_heat(ax: Any, heat: Heat, look: Look) -> None:
     dress(ax, look)
     ax.grid(visible=False)
     n_up, n_across = heat.fits.shape
-    _, per_s = unit_of(heat)
-    values = np.ma.masked_invalid(heat.seconds * per_s)
+    values = np.ma.masked_invalid(heat.seconds * MS)
     if heat.fits.any():
         ends = LogNorm(vmin=float(values.min()), vmax=max(float(values.max()), 1.001 * float(values.min())))
         cells = ax.pcolormesh(
@@ -114,8 +109,7 @@ def letter_heat(ax: Any, heat: Heat, look: Look) -> None:
 
 
 def _values(heat: Heat) -> dict[tuple[int, int], str]:
-    _, per_s = unit_of(heat)
-    return {(int(i), int(j)): _short(float(heat.seconds[i, j]) * per_s) for i, j in np.argwhere(heat.fits)}
+    return {(int(i), int(j)): _short(float(heat.seconds[i, j]) * MS) for i, j in np.argwhere(heat.fits)}
 
 
 def _has_room(ax: Any, heat: Heat, look: Look, share: float) -> bool:
@@ -125,12 +119,14 @@ def _has_room(ax: Any, heat: Heat, look: Look, share: float) -> bool:
 
 
 def _short(value: float) -> str:
-    """Two digits, or all of a whole number.
+    """Milliseconds in two digits or all of a whole number; from a second on in thousands.
 
-    >>> _short(8.63), _short(51.5), _short(1234.0), _short(0.0452)
-    ('8.6', '52', '1234', '0.05')
+    >>> _short(8.63), _short(51.5), _short(1234.0), _short(17400.0)
+    ('8.6', '52', '1.2k', '17k')
     """
-    return f"{value:.0f}" if value >= 9.95 else f"{value:.1f}" if value >= 0.995 else f"{value:.2f}"
+    if value >= 999.5:
+        return f"{_short(value / 1000.0)}k"
+    return f"{value:.1f}" if value < 9.95 else f"{value:.0f}"
 
 
 def _lightness(heat: Heat) -> Any:
@@ -147,12 +143,9 @@ def _bar(ax: Any, cells: Any, heat: Heat, look: Look) -> None:
     """What the colours are, beside the cells."""
     from matplotlib.ticker import FuncFormatter
 
-    unit, _ = unit_of(heat)
     bar = ax.figure.figure.colorbar(cells, ax=ax, fraction=0.06, pad=0.02)
     bar.ax.yaxis.set_major_formatter(FuncFormatter(lambda v, _=None: sig(v)))
     bar.ax.tick_params(which="both", labelsize=look.size.note, colors=look.theme.ink, length=2.0)
     bar.outline.set_visible(False)
-    bar.set_label(
-        SAY(look.lang, "bar", kind=heat.kind.upper(), unit=unit), fontsize=look.size.note, color=look.theme.ink
-    )
+    bar.set_label(SAY(look.lang, "bar", kind=heat.kind.upper()), fontsize=look.size.note, color=look.theme.ink)
     ax.roofline_bar = bar.ax

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from roofline.specs.slo import SLO
 from roofline.views.plot import heat_words as words
 from roofline.views.plot.compose import Headline, Panel, axes_given, compose
-from roofline.views.plot.heat_axes import draw_heat, letter_heat, unit_of
+from roofline.views.plot.heat_axes import draw_heat, letter_heat
 from roofline.views.plot.heat_points import Heat, heat_of
 from roofline.views.plot.latency_figure import require_tokens
 from roofline.views.plot.request import USUAL, Subject, one_deployment
@@ -90,14 +90,13 @@ def latency_heatmap(
 
 
 def _panel(heat: Heat, line: str, lang: LangName) -> Panel:
-    unit, _ = unit_of(heat)
-    short = words.heat_short(heat, unit, lang)
+    short = words.heat_short(heat, lang)
     return Panel(
         title=short,
         short=short,
         line=line,
         frame=heat.to_frame(),
-        alt=words.heat_alt(heat, unit, lang),
+        alt=words.heat_alt(heat, lang),
         draw=partial(_draw, heat),
         letter=partial(_letter, heat),
     )

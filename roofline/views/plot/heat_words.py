@@ -15,12 +15,12 @@ from roofline.views.plot.words import sentence, trust_of
 __all__ = ["SAY", "heat_alt", "heat_short", "heats_title"]
 
 SAY = Speech(
-    bar=("{kind} ({unit})", "{kind}（{unit}）"),
+    bar=("{kind} (ms)", "{kind}（ms）"),
     none_fits=("{kind}: nothing fits", "{kind}：什么都放不下"),
-    spans=("{kind} from {low} to {high}, cells in {unit}", "{kind} 从 {low} 到 {high}，格内单位 {unit}"),
+    spans=("{kind} from {low} to {high}, cells in ms", "{kind} 从 {low} 到 {high}，格内为毫秒"),
     keeps=(
-        "{kind} within {limit} in {n} of {all} cells, in {unit}",
-        "{all} 格中 {n} 格 {kind} 不超过 {limit}，单位 {unit}",
+        "{kind} within {limit} in {n} of {all} cells, in ms",
+        "{all} 格中 {n} 格 {kind} 不超过 {limit}，单位毫秒",
     ),
     title=("{model} on {chip}: {answer}", "{model}，{chip}：{answer}"),
     title_none=("{model} does not fit on {chip}", "{model} 在 {chip} 上放不下"),
@@ -47,23 +47,23 @@ def heats_title(ttft: Heat, tpot: Heat, lang: LangName) -> str:
     return pick(SAY(lang, "title", answer=answer, **who), f"{answer[0].upper()}{answer[1:]}")
 
 
-def heat_short(heat: Heat, unit: str, lang: LangName) -> str:
+def heat_short(heat: Heat, lang: LangName) -> str:
     """How much of a plane keeps the promise; without one, from where to where it goes."""
     kind = heat.kind.upper()
     if not heat.fits.any():
         return SAY(lang, "none_fits", kind=kind)
     if heat.limit is not None:
         counts = {"n": int(heat.kept.sum()), "all": int(heat.fits.sum()), "limit": format_si(heat.limit, "s")}
-        return SAY(lang, "keeps", kind=kind, unit=unit, **counts)
+        return SAY(lang, "keeps", kind=kind, **counts)
     low, high = (format_si(float(edge), "s") for edge in (np.nanmin(heat.seconds), np.nanmax(heat.seconds)))
-    return SAY(lang, "spans", kind=kind, low=low, high=high, unit=unit)
+    return SAY(lang, "spans", kind=kind, low=low, high=high)
 
 
-def heat_alt(heat: Heat, unit: str, lang: LangName) -> str:
+def heat_alt(heat: Heat, lang: LangName) -> str:
     """A paragraph that says what one panel shows."""
     return SAY(
         lang, "alt", kind=heat.kind.upper(), across=SAY(lang, "prompt" if heat.kind == "ttft" else "context"),
-        fit=int(heat.fits.sum()), all=heat.fits.size, short=heat_short(heat, unit, lang), n=f"{heat.asked_tokens:,.0f}",
+        fit=int(heat.fits.sum()), all=heat.fits.size, short=heat_short(heat, lang), n=f"{heat.asked_tokens:,.0f}",
         batch=f"{heat.asked_batch:,.0f}", asked=format_si(heat.asked_s, "s"),
         evidence=sentence(trust_of(heat.deployment, lang=lang)),
     )  # fmt: skip

@@ -16,6 +16,7 @@ __all__ = ["draw_ops", "letter_ops"]
 BAR = 0.62  # of a row's height
 HATCHES = {"compute": "", "memory": "////", "link": "xxx", "overhead": "...", "tier": "\\\\\\\\"}
 KEY = 1.9  # rows that the key takes, under the bars
+SHORT = 2e-4  # of the longest bar: shorter ones are in µs [s]
 TICK_FROM = 0.01  # of the longest bar: a shorter term of the other resource has no tick
 
 
@@ -25,7 +26,7 @@ def draw_ops(ax: Any, shown: PhaseBars, n_rows: int, look: Look) -> None:
 
     theme, size = look.theme, look.size
     longest = max(bar.seconds for bar in shown.bars)
-    unit, per_s = time_unit(longest)
+    unit, per_s = _unit(longest)
     dress(ax, look)
     said = max(width_pt(beside(bar, look.lang), size=size.note) for bar in shown.bars) + 8.0
     width = max(0.55 * ax.get_window_extent().width * 72.0 / ax.figure.figure.dpi, said + 20.0)
@@ -46,12 +47,17 @@ def draw_ops(ax: Any, shown: PhaseBars, n_rows: int, look: Look) -> None:
             )  # fmt: skip
     ax.set_yticks(range(len(shown.bars)), [name_of(bar, look.lang) for bar in shown.bars], fontsize=size.note)
     ax.tick_params(axis="y", length=0.0)
-    ax.set_xlabel(SAY(look.lang, "x" if unit == "ms" else "x_s"), fontsize=size.text, color=theme.ink)
+    ax.set_xlabel(SAY(look.lang, "x", unit=unit), fontsize=size.text, color=theme.ink)
+
+
+def _unit(longest: float) -> tuple[str, float]:
+    """The unit of an axis of times so long: as `time_unit`, and µs where ms would be hundredths."""
+    return ("µs", 1e6) if longest < SHORT else time_unit(longest)
 
 
 def letter_ops(ax: Any, shown: PhaseBars, all_phases: Sequence[PhaseBars], look: Look) -> None:
     """What binds each, at the end of its bar; the key of the hatches under the last bars, where they are short."""
-    _, per_s = time_unit(max(bar.seconds for bar in shown.bars))
+    _, per_s = _unit(max(bar.seconds for bar in shown.bars))
     for row, bar in enumerate(shown.bars):
         ax.annotate(
             beside(bar, look.lang), (bar.seconds * per_s, row), xytext=(4.0, 0.0), textcoords="offset points", ha="left",

@@ -16,8 +16,7 @@ from roofline.views.words import percent
 __all__ = ["SAY", "beside", "name_of", "ops_alt", "ops_title", "panel_title"]
 
 SAY = Speech(
-    x=("Time of all layers (ms)", "所有层的时间（ms）"),
-    x_s=("Time of all layers (s)", "所有层的时间（s）"),
+    x=("Time of all layers ({unit})", "所有层的时间（{unit}）"),
     other=("other ({n})", "其余（{n}）"),
     offload=("another memory", "另一内存"),
     host=("engine, per sequence", "引擎，逐序列"),

@@ -118,6 +118,7 @@ def roofline(
     --------
     >>> import matplotlib.pyplot as plt
     >>> from roofline.specs.catalog import hardware, model
+    >>> from roofline.specs.deployment import Deployment
     >>> d = Deployment(model=model("llama-3.1-8b"), hardware=hardware("h100-sxm-80gb"))
     >>> ax = roofline(d, prompt_tokens=2048, output_tokens=256, batch=8)
     >>> ax.get_title(loc="left")

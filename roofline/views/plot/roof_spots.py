@@ -84,55 +84,53 @@ class Spots:
 def spots_of(measured: Any) -> Spots:
     """Measurements as given: a list of tuples, or a DataFrame with those columns."""
     if measured is None:
-        return _spots([], [], [], [], [])
+        return _spots([], [], [])
     if hasattr(measured, "columns"):
         return _of_frame(measured)
     if not isinstance(measured, Sequence) or isinstance(measured, str):
         raise SpecError(f"measured: expected a list of {FORM}, or a DataFrame, got {shown(measured)}")
-    rows = [entry for i, entry in enumerate(measured) if _is_row(entry, i)]
-    x, y, labels = ([row[i] for row in rows] for i in range(3))
-    low, high = ([row[i] if len(row) == 5 else row[1] for row in rows] for i in (3, 4))
+    rows = [_row(entry, i) for i, entry in enumerate(measured)]
+    x, y, labels, low, high = ([row[i] for row in rows] for i in range(5))
     return _spots(x, y, labels, low, high)
 
 
-def _is_row(entry: Any, i: int) -> bool:
+def _row(entry: Any, i: int) -> tuple[Any, ...]:
+    """One measurement; where nobody said between what it lies, it is its own interval."""
     if not isinstance(entry, (tuple, list)) or len(entry) not in (3, 5):
         raise SpecError(f"measured[{i}]: expected {FORM}, got {shown(entry)}")
-    return True
+    return tuple(entry) if len(entry) == 5 else (*entry, entry[1], entry[1])
 
 
 def _of_frame(frame: Any) -> Spots:
-    missing = [name for name in COLUMNS[:2] if name not in frame.columns]
-    if missing:
-        raise SpecError(
-            f"measured: expected the columns intensity and flops_per_s, got {', '.join(map(str, frame.columns))}"
-        )
-    x, y = frame["intensity"].tolist(), frame["flops_per_s"].tolist()
-    labels = frame["label"].tolist() if "label" in frame.columns else [""] * len(x)
-    low, high = (frame[name].tolist() if name in frame.columns else y for name in COLUMNS[3:])
-    return _spots(x, y, labels, low, high)
+    if not set(COLUMNS[:2]) <= set(frame.columns):
+        there = ", ".join(map(str, frame.columns))
+        raise SpecError(f"measured: expected the columns intensity and flops_per_s, got {there}")
+    labels = frame["label"].tolist() if "label" in frame.columns else [""] * len(frame)
+    edges = [frame[name].to_numpy() for name in COLUMNS[3:] if name in frame.columns]
+    return _spots(
+        frame["intensity"].to_numpy(), frame["flops_per_s"].to_numpy(), labels, *(edges if len(edges) == 2 else ())
+    )
 
 
-def _spots(x: list[Any], y: list[Any], labels: list[Any], low: list[Any], high: list[Any]) -> Spots:
-    numbers = [
-        np.atleast_1d(np.asarray(_positive(values, name), dtype=np.float64)) if values else np.empty(0)
-        for name, values in (("intensity", x), ("flops_per_s", y), ("low", low), ("high", high))
-    ]
-    intensity, rate, least, most = numbers
-    if np.any(least > rate) or np.any(most < rate):
-        i = int(np.argmax((least > rate) | (most < rate)))
-        raise SpecError(
-            f"measured[{i}]: expected low <= flops_per_s <= high, got {least[i]:g}, {rate[i]:g}, {most[i]:g}"
-        )
+def _spots(x: Any, y: Any, labels: Sequence[Any], low: Any = None, high: Any = None) -> Spots:
+    intensity, rate = _positive(x, "intensity"), _positive(y, "flops_per_s")
+    least, most = (rate if edge is None else _positive(edge, name) for edge, name in ((low, "low"), (high, "high")))
+    outside = (least > rate) | (most < rate)
+    if np.any(outside):
+        i = int(np.argmax(outside))
+        said = f"{least[i]:g}, {rate[i]:g}, {most[i]:g}"
+        raise SpecError(f"measured[{i}]: expected low <= flops_per_s <= high, got {said}")
     return Spots(intensity=intensity, flops_per_s=rate, labels=tuple(map(str, labels)), low=least, high=most)
 
 
-def _positive(values: list[Any], name: str) -> Any:
+def _positive(values: Any, name: str) -> Floats:
     """Numbers above 0, checked together; where one is wrong, it is named."""
+    if not len(values):
+        return np.empty(0)
     range_: dict[str, Any] = {"low": 0.0, "high": 1e21, "above": True}
     try:
-        found = checked(values, name=f"measured {name}", **range_)
-        if np.ndim(found) == 1:
+        found = np.asarray(checked(values, name=f"measured {name}", **range_))
+        if found.ndim == 1:
             return found
     except SpecError:
         pass
