@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from strategies import FORMAT_NAMES, MAYBE, Spec, as_model, chosen
@@ -15,6 +17,7 @@ from roofline.evidence.reference.checks import Check, held_against, step_of
 from roofline.evidence.reference.decoder import Chunk, Context, Decoder
 
 D, VOCABULARY = 8, 11
+MIXERS = ("attention", "latent", "linear", "none")
 
 
 # Models as a YAML file describes them, of all that the reference runs
@@ -31,13 +34,13 @@ def self_attention_specs(draw: st.DrawFn, *, earlier: bool = False, causal: bool
 
 
 @st.composite
-def layer_specs(draw: st.DrawFn) -> Spec:
-    mixer = draw(st.sampled_from(["attention", "attention", "latent", "linear", "none"]))
+def layer_specs(draw: st.DrawFn, mixers: Sequence[str]) -> Spec:
+    mixer = draw(st.sampled_from(list(mixers)))
     ffn = draw(st.sampled_from(["dense", "moe", "linear", "none"]))
     parts: Spec = {"mixer": None, "ffn": None}
     if mixer != "none":
-        mixers = {"attention": self_attention_specs(), "latent": latent_specs(indexed=("no",))}
-        parts["mixer"] = {"kind": "linear", "bias": True} if mixer == "linear" else draw(mixers[mixer])
+        kinds = {"attention": self_attention_specs(), "latent": latent_specs(indexed=("no",))}
+        parts["mixer"] = {"kind": "linear", "bias": True} if mixer == "linear" else draw(kinds[mixer])
     if ffn != "none":
         dense = {"kind": "dense"} | draw(st.fixed_dictionaries({"d_ff": st.integers(1, 12), "gated": st.booleans()}))
         parts["ffn"] = (
@@ -71,16 +74,16 @@ OUTSIDE: dict[str, Any] = {
 
 
 @st.composite
-def model_specs(draw: st.DrawFn) -> Spec:
-    """1 to 3 layers; some end in one that reads an earlier cache; some attend to a tower, beside a mixer or alone."""
-    stack = draw(st.lists(layer_specs(), min_size=1, max_size=3))
+def model_specs(draw: st.DrawFn, *, mixers: Sequence[str] = MIXERS, crossing: bool = False) -> Spec:
+    """1 to 3 layers, some ending in one that reads an earlier cache; `crossing`: some attend to a tower, beside a mixer or
+    alone."""
+    stack = draw(st.lists(layer_specs(mixers), min_size=1, max_size=3))
     outside = chosen(draw, OUTSIDE)
     keeps = [x["mixer"] for x in stack if x["mixer"] is not None and x["mixer"]["kind"] == "attention"]
     if draw(st.booleans()) and keeps:
-        stack.append(
-            {"mixer": keeps[-1] | {"values": "earlier", "sinks": draw(st.booleans())}, "ffn": None, "n_norms": 1}
-        )
-    if draw(st.booleans()):
+        earlier = keeps[-1] | {"values": "earlier", "sinks": draw(st.booleans())}
+        stack.append({"mixer": earlier, "ffn": None, "n_norms": 1})
+    if crossing:
         outside |= {"towers": (draw(tower_of()),), "embedding": {}}
         cross = draw(cross_specs(D))
         if draw(st.booleans()) or stack[0]["mixer"] is None:
@@ -88,14 +91,8 @@ def model_specs(draw: st.DrawFn) -> Spec:
         else:
             stack[0] |= {"cross": cross}
     groups = ({"repeat": draw(st.integers(1, 2)), "layers": tuple(stack)},)
-    return {
-        "id": "tiny",
-        "name": "Tiny",
-        "d_model": D,
-        "vocab_size": VOCABULARY,
-        "max_context_tokens": 64,
-        "layers": groups,
-    } | outside
+    sizes = {"d_model": D, "vocab_size": VOCABULARY, "max_context_tokens": 64}
+    return {"id": "tiny", "name": "Tiny", "layers": groups} | sizes | outside
 
 
 def precisions() -> st.SearchStrategy[rl.Precision]:
@@ -167,17 +164,83 @@ def failed(decoder: Decoder, groups: list[Spec], **how: Any) -> list[str]:
     return [check.said() for check in checks if not check.passed]
 
 
-@given(
-    model_specs(), precisions(), st.lists(parts(), min_size=1, max_size=2), st.sampled_from(["absorbed", "expanded"])
-)
-def test_the_ledger_has_the_counts_of_an_execution(
+FORMS = st.sampled_from(["absorbed", "expanded"])
+GROUPS = st.lists(parts(), min_size=1, max_size=2)
+
+
+@given(model_specs(mixers=("latent",)), precisions(), GROUPS, FORMS)
+def test_the_ledger_of_latent_attention_has_the_counts_of_an_execution(
     spec: Spec, precision: rl.Precision, groups: list[Spec], form: Any
 ) -> None:
     decoder = Decoder(as_model(spec), precision=precision, latent=form)
     assert failed(decoder, groups, precision=precision, latent=form) == []
 
 
-@given(model_specs())
+@given(model_specs(mixers=("attention",)), precisions(), GROUPS)
+def test_the_ledger_of_a_decoder_has_the_counts_of_an_execution(
+    spec: Spec, precision: rl.Precision, groups: list[Spec]
+) -> None:
+    decoder = Decoder(as_model(spec), precision=precision)
+    assert failed(decoder, groups, precision=precision, latent=decoder.latent) == []
+
+
+@given(model_specs(crossing=True), precisions(), GROUPS, FORMS)
+def test_the_ledger_of_what_attends_to_a_tower_has_the_counts_of_an_execution(
+    spec: Spec, precision: rl.Precision, groups: list[Spec], form: Any
+) -> None:
+    decoder = Decoder(as_model(spec), precision=precision, latent=form)
+    assert failed(decoder, groups, precision=precision, latent=form) == []
+
+
+@given(st.booleans().flatmap(lambda crossing: model_specs(crossing=crossing)))
 def test_what_is_drawn_for_a_model_are_its_parameters(spec: Spec) -> None:
     model = as_model(spec)
     assert Decoder(model).weights.n_params == model.n_params
+
+
+# Released models, narrow: their layers, formats, norms and tables, with a few elements where they have thousands
+
+NARROW = {
+    "d_model": 8, "d_head": 4, "d_value": 4, "window": 5, "d_ff": 6, "d_shared": 6, "d_latent": 6, "d_rope": 2, "d_nope": 4,
+    "d_q_latent": 5, "d_memory": 8, "vocab_size": 11, "rows": 40, "repeat": 1, "width": 6, "n_experts": 4,
+}  # fmt: skip
+
+
+def narrowed(x: Any) -> Any:
+    """Plain data of a record with its sizes cut down; MHA stays MHA, GQA stays GQA, MQA stays MQA."""
+    if isinstance(x, (list, tuple)):
+        return tuple(narrowed(value) for value in x)
+    if not isinstance(x, dict):
+        return x
+    out = {key: NARROW.get(key, value) if isinstance(value, int) else narrowed(value) for key, value in x.items()}
+    out.pop("mtp", None)
+    if "n_kv_heads" in x:
+        few = 4 if x["n_kv_heads"] == x["n_heads"] else min(2, x["n_kv_heads"])
+        out |= {"n_heads": 4, "n_kv_heads": few}
+    elif "n_heads" in x:
+        out["n_heads"] = 3
+    if "n_active_experts" in x:
+        out["n_active_experts"] = min(2, x["n_active_experts"])
+    return out
+
+
+RELEASED = (
+    "llama-2-7b", "llama-3.1-8b", "falcon-7b", "gemma-2-9b", "gemma-3-1b", "gemma-4-31b-nvfp4", "gpt-2", "bloom-7b1",
+    "opt-350m", "olmo-2-7b", "gptbigcode-santacoder", "mixtral-8x7b", "qwen1.5-moe-a2.7b", "glm-4.5", "gpt-oss-20b",
+    "llama-4-scout-17b-16e", "deepseek-v2-lite", "deepseek-v3", "mimo-v2-flash", "bart-large-cnn",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RELEASED)
+def test_the_ledger_of_a_released_model_made_narrow_has_the_counts_of_an_execution(name: str) -> None:
+    """In the checkpoint's own formats: a prompt of 7 (past the window), a decode of two, and both at once."""
+    plain = narrowed(rl.model(name).plain())
+    if all(tower.get("feeds") != "memory" for tower in plain.get("towers", ())):
+        plain.pop("towers", None)  # what sees stands in the prompt: the decoder alone
+    decoder = Decoder(as_model(plain))
+    assert decoder.weights.n_params == decoder.model.n_params
+    one = {"n_seq": 1, "n_new": 1, "n_past": 0, "n_shared": 0, "n_logits": 1, "n_inputs": 0, "n_memory": 0}
+    prompt = one | {"n_new": 7, "n_inputs": 1, "n_input_tokens": 3}
+    decode = one | {"n_seq": 2, "n_past": 9, "n_shared": 4, "n_input_tokens": 0, "n_memory": 3}
+    for groups in ([prompt], [decode], [prompt, decode]):
+        assert failed(decoder, groups, latent="expanded") == []

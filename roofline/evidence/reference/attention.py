@@ -12,7 +12,10 @@ from roofline.evidence.reference.counter import Array, Counter, Weight
 from roofline.specs.mixers import Attention, CrossAttention
 from roofline.specs.model import Positions
 
-__all__ = ["Span", "attend", "cross_attention", "normed", "rotated", "self_attention", "sigmoid", "visible"]
+__all__ = [
+    "Span", "attend", "cross_attention", "normed", "rms", "rotated", "self_attention", "sigmoid", "softmax", "turned",
+    "visible",
+]  # fmt: skip
 
 Named = Mapping[str, Weight]
 EPSILON = 1e-6
@@ -74,18 +77,18 @@ def self_attention(
     sees = x if masked else x.model_copy(update={"causal": False})
     mixed, kept = np.empty((len(rows), x.n_heads * x.d_v)), []
     for span, cache in zip(spans, caches, strict=True):
-        turned = _turned(q[span.rows], span, positions)
+        queries = turned(q[span.rows], span, positions)
         there = cache
         if made is not None:
             keys, values = (part[span.rows] for part in made)
-            there = cache.extended(_turned(keys, span, positions), values)
+            there = cache.extended(turned(keys, span, positions), values)
             counter.kv_write("attention", there, span.n_new if x.caches else 0)
         wanted = np.zeros(len(there.numbers), dtype=bool)
         for row, position in zip(range(span.rows.start, span.rows.stop), span.positions, strict=True):
             low, high = visible(sees, position, there.n_tokens)
-            wanted[low - there.first : min(high, span.n_past) - there.first] = high > there.first
+            wanted[low - there.first : span.n_past - there.first] = True
             bias = _distance(x, position, low, high) if positions.kind == "alibi" else None
-            query = turned[position - span.n_past]
+            query = queries[position - span.n_past]
             out = attend(counter, "attention", query, *there.between(low, high), bias=bias, sinks=_sinks(counter, w))
             mixed[row] = out.ravel()
         counter.kv_read("attention", there, wanted)
@@ -189,7 +192,8 @@ def _head_normed(counter: Counter, w: Named, name: str, made: Array, n_heads: in
     return np.asarray(rms(made) * scale + shift).reshape(heads.shape)
 
 
-def _turned(heads: Array, span: Span, positions: Positions) -> Array:
+def turned(heads: Array, span: Span, positions: Positions) -> Array:
+    """Heads as their tokens' positions turn them, where positions are rotated in."""
     return rotated(heads, span.positions) if positions.kind == "rope" else heads
 
 

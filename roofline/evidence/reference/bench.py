@@ -56,7 +56,7 @@ class Bench:
         """Two runs gave the same numbers, but for rounding."""
         scale = max((float(np.abs(x).max()) for x in one if x.size), default=0.0)
         chain = max(done.counter.chain for done in passes)
-        found = max(difference(a, b) for a, b in zip(one, other, strict=True))
+        found = max((difference(a, b) for a, b in zip(one, other, strict=True)), default=0.0)
         self.checks.append(Check(run=name, what=what, found=found, expected=0.0, limit=2 * chain * EPS * scale))
 
 
@@ -76,7 +76,9 @@ class Text:
         if model.reads_a_source:
             inputs = (bench.words(5),)
         elif model.remembers and index % 2 == 0:
-            inputs = tuple(bench.rng.standard_normal((3, model.towers[0].stem[0].d_in)) for _ in range(2))
+            tower = model.towers[0]
+            width = tower.stem[0].d_in if tower.stem else tower.d_model
+            inputs = tuple(bench.rng.standard_normal((3, width)) for _ in range(2))
         return cls(bench.start(), bench.words(n_tokens), inputs)
 
     def next_chunk(self, n_tokens: int | None = None, n_logits: int = 1) -> Chunk:

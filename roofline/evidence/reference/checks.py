@@ -41,8 +41,8 @@ class Check:
     def said(self) -> str:
         """A sentence with both numbers."""
         where = f"{self.run}: {self.op + ': ' if self.op else ''}{self.what}"
-        if self.limit:
-            return f"{where} differ by {self.found:.3g}, and rounding explains {self.limit:.3g}"
+        if self.expected == 0.0 and self.what not in COUNTS:
+            return f"{where} differ by {self.found:.3g}, and may by {self.limit:.3g}"
         return f"{where}: counted {_plain(self.found)}, in the ledger {_plain(self.expected)}"
 
 

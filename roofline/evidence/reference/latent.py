@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from roofline.evidence.reference.attention import Span, attend, rms, rotated
+from roofline.evidence.reference.attention import Span, attend, rms, turned
 from roofline.evidence.reference.cache import Cache
 from roofline.evidence.reference.counter import Array, Counter, Weight
 from roofline.specs.mixers import Latent
@@ -40,13 +40,13 @@ def latent_attention(
     latents = rms(down[:, : x.d_latent]) * counter.vector("elementwise", w["kv_norm"])
     mixed, kept = np.empty((len(rows), n * x.d_value)), []
     for span, cache in zip(spans, caches, strict=True):
-        shared = _turned(down[span.rows, None, x.d_latent :], span, positions)[:, 0]
-        turned = _turned(q[span.rows, :, p:], span, positions)
+        shared = turned(down[span.rows, None, x.d_latent :], span, positions)[:, 0]
+        turning = turned(q[span.rows, :, p:], span, positions)
         there = cache.extended(latents[span.rows], shared)
         counter.kv_write("attention", there, span.n_new)
         counter.kv_read("attention", there, np.arange(len(there.numbers)) < span.n_past)
         run = _absorbed if form == "absorbed" else _expanded
-        out = run(counter, w, x, (q[span.rows, :, :p], turned), there, span)
+        out = run(counter, w, x, (q[span.rows, :, :p], turning), there, span)
         mixed[span.rows] = out.reshape(span.n_new, -1)
         kept.append(there)
     return counter.linear("o_proj", mixed, w["o"]), kept
@@ -57,10 +57,6 @@ def _queries(counter: Counter, w: Mapping[str, Weight], x: Latent, rows: Array) 
         return counter.linear("q_proj", rows, w["q"])
     down = rms(counter.linear("q_a_proj", rows, w["q_a"])) * counter.vector("elementwise", w["q_norm"])
     return counter.linear("q_b_proj", down, w["q_b"])
-
-
-def _turned(heads: Array, span: Span, positions: Positions) -> Array:
-    return rotated(heads, span.positions) if positions.kind == "rope" else heads
 
 
 def _expanded(

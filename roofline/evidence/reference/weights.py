@@ -191,7 +191,8 @@ def _mixer(layer: Layer, draw: _Draw, d_model: int) -> Named:
         case Attention(indexer=None) as x:
             return draw.matrices(x.matrices(d_model)) | draw.vectors(_attention_vectors(x))
         case x:
-            raise Unsupported(f"the reference does not run a mixer of kind {x.kind}, or one with an indexer")
+            picks = " with an indexer" if getattr(x, "indexer", None) is not None else ""
+            raise Unsupported(f"the reference does not run a mixer of kind {x.kind}{picks}")
 
 
 def _attention_vectors(x: Attention) -> dict[str, int]:
