@@ -51,6 +51,8 @@ class Linear:
     def __add__(self, other: Linear | float) -> Linear:
         if not isinstance(other, Linear):
             return Linear(self.constant + other, self.terms)
+        if not (self.terms and other.terms):
+            return Linear(self.constant + other.constant, self.terms or other.terms)
         merged = dict(self.terms)
         for key, coefficient in other.terms:
             merged[key] = merged.get(key, 0.0) + coefficient
@@ -59,6 +61,8 @@ class Linear:
     __radd__ = __add__
 
     def __mul__(self, factor: float) -> Linear:
+        if not self.terms:
+            return Linear(self.constant * factor)
         return Linear(self.constant * factor, tuple((k, c * factor) for k, c in self.terms if c * factor != 0.0))
 
     __rmul__ = __mul__

@@ -2,7 +2,8 @@
 
 Your folders come first: the `search` argument, then the directories in `ROOFLINE_PATH` (separated as in PATH), each
 holding `hardware/`, `models/` and `engines/`, or the YAML files themselves. The shipped folders stand at the top of a
-checkout and inside an installed wheel alike; engines are data of the package itself.
+checkout and inside an installed wheel alike; engines are data of the package itself. What is shipped is read once; a file
+of yours is read whenever it is asked for.
 """
 
 from __future__ import annotations
@@ -171,20 +172,28 @@ def model_ids(*, search: Sequence[PathLike] = ()) -> tuple[str, ...]:
 def spec_files(kind: str, *, search: Sequence[PathLike] = ()) -> Iterator[Path]:
     """The YAML files of "hardware", "models" or "engines", a user's folders first; a name seen earlier hides a later one."""
     seen: set[str] = set()
-    for folder in _folders(kind, search):
-        for path in sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")]):
+    for paths in (*map(_yaml_files, _own_folders(kind, search)), _shipped_files(kind)):
+        for path in paths:
             if path.stem not in seen:
                 seen.add(path.stem)
                 yield path
 
 
-def _folders(kind: str, search: Sequence[PathLike]) -> Iterator[Path]:
+def _yaml_files(folder: Path) -> tuple[Path, ...]:
+    return tuple(sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")]))
+
+
+@lru_cache(maxsize=4)
+def _shipped_files(kind: str) -> tuple[Path, ...]:
+    return _yaml_files(shipped(kind))
+
+
+def _own_folders(kind: str, search: Sequence[PathLike]) -> Iterator[Path]:
     own = [os.fspath(s) for s in search] + [s for s in os.environ.get("ROOFLINE_PATH", "").split(os.pathsep) if s]
     for entry in own:
         if not is_folder(Path(entry)):
             raise SpecError(f"{entry}: expected a folder of specs (from search= or ROOFLINE_PATH), found none")
         yield Path(entry) / kind if (Path(entry) / kind).is_dir() else Path(entry)
-    yield shipped(kind)
 
 
 @lru_cache(maxsize=4)
@@ -223,7 +232,13 @@ def _found(name: str, kind: str, search: Sequence[PathLike]) -> tuple[dict[str, 
             raise SpecError(f"{name}: expected a YAML file, found a folder")
         return load_yaml(Path(name)), name
     path = _by_name(name, kind, search)
-    return load_yaml(path), f"{kind}/{path.name}"
+    data = _shipped_data(path) if path in _shipped_files(kind) else load_yaml(path)
+    return data, f"{kind}/{path.name}"
+
+
+@lru_cache(maxsize=1024)
+def _shipped_data(path: Path) -> dict[str, Any]:
+    return load_yaml(path)
 
 
 def _by_name(name: str, kind: str, search: Sequence[PathLike]) -> Path:

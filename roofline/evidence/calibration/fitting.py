@@ -97,17 +97,23 @@ def common(fits: Iterable[Fit], prior: Prior, names: Iterable[str]) -> Prior:
 
 
 def fit_groups(
-    lots: Mapping[str, Lot], kind: Kind, *, rows: Mapping[str, Mask] | None = None
+    lots: Mapping[str, Lot],
+    kind: Kind,
+    *,
+    rows: Mapping[str, Mask] | None = None,
+    first: Mapping[str, Fit] | None = None,
 ) -> tuple[dict[str, Fit], Prior]:
     """Fits of all groups of an engine, and what they have in common.
 
-    Every first fit starts at the prior, so that a fold owes nothing to what was left out of it.
+    Every first fit starts at the prior, so that a fold owes nothing to what was left out of it. `first` holds those of
+    whole groups, where they are known already.
     """
     chosen = {name: np.ones(len(lot), dtype=bool) for name, lot in lots.items()} if rows is None else rows
     used = {name: lot for name, lot in lots.items() if chosen[name].any()}
-    first = {n: fit(lot, kind, rows=chosen[n]) for n, lot in used.items()}
-    shared = common(_large(first), kind.prior, kind.prior)
-    second = {n: fit(lot, kind, rows=chosen[n], prior=shared, start=first[n]) for n, lot in used.items()}
+    known = {name: one for name, one in (first or {}).items() if name in used and chosen[name].all()}
+    alone = {n: known[n] if n in known else fit(lot, kind, rows=chosen[n]) for n, lot in used.items()}
+    shared = common(_large(alone), kind.prior, kind.prior)
+    second = {n: fit(lot, kind, rows=chosen[n], prior=shared, start=alone[n]) for n, lot in used.items()}
     return second, common(_large(second), kind.prior, kind.prior)
 
 

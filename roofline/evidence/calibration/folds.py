@@ -19,7 +19,7 @@ from typing import Literal
 
 import numpy as np
 
-from roofline.evidence.calibration.fitting import Fit, Mask, common, fit_groups
+from roofline.evidence.calibration.fitting import Fit, Mask, common, fit, fit_groups
 from roofline.evidence.calibration.kinds import KINDS, Kind, Prior, efficiency_of, kind_of, to_fit_space
 from roofline.evidence.calibration.lots import Floats, Lot
 from roofline.specs import catalog
@@ -45,12 +45,16 @@ class Fold:
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """An engine fitted to all it has: its kind, its groups' fits, what they have in common, overall and by class."""
+    """An engine fitted to all it has: its kind, its groups' fits, what they have in common, overall and by class.
+
+    `first` are the fits of its groups each by itself, around its kind.
+    """
 
     engine: str
     kind_name: str
     kind: Kind
     lots: Mapping[str, Lot]
+    first: Mapping[str, Fit]
     fits: Mapping[str, Fit]
     shared: Prior
     classes: Mapping[str, Prior]
@@ -63,11 +67,20 @@ class Fitted:
 
     def kind_without(self, left_out: Callable[[Lot], Mask]) -> Kind:
         """Its kind, as an earlier version has it without the rows that are left out there too."""
-        if self.earlier is None:
+        before = self.earlier
+        if before is None:
             return self.kind
-        rows = {name: ~left_out(lot) for name, lot in self.earlier.lots.items()}
-        _, shared = fit_groups(self.earlier.lots, self.earlier.kind, rows=rows)
+        rows = {name: ~left_out(lot) for name, lot in before.lots.items()}
+        if all(kept.all() for kept in rows.values()):
+            return self.kind
+        _, shared = fit_groups(before.lots, before.kind, rows=rows, first=before.first)
         return kind_of(self.engine, self.kind_name, shared)
+
+    def refitted(
+        self, lots: Mapping[str, Lot], kind: Kind, rows: Mapping[str, Mask] | None = None
+    ) -> tuple[dict[str, Fit], Prior]:
+        """Some of its lots or rows, fitted again; first fits stand where nothing of a group or its kind changed."""
+        return fit_groups(lots, kind, rows=rows, first=self.first if kind == self.kind else None)
 
 
 def fit_all(lots: Mapping[str, Lot]) -> tuple[Fitted, ...]:
@@ -79,9 +92,10 @@ def fit_all(lots: Mapping[str, Lot]) -> tuple[Fitted, ...]:
         own = {group: lot for group, lot in sorted(lots.items()) if lot.rows[0].engine == name}
         earlier = next((found[e] for e in engine.parameters_from if e in found), None)
         kind = kind_of(name, engine.kind or "fused", None if earlier is None else earlier.shared)
-        fits, shared = fit_groups(own, kind)
+        first = {group: fit(lot, kind) for group, lot in own.items()}
+        fits, shared = fit_groups(own, kind, first=first)
         classes = by_class(fits, own, shared)
-        found[name] = Fitted(name, engine.kind or "fused", kind, own, fits, shared, classes, earlier)
+        found[name] = Fitted(name, engine.kind or "fused", kind, own, first, fits, shared, classes, earlier)
     return tuple(found[name] for name in sorted(found))
 
 
@@ -128,7 +142,7 @@ def _by(one: Fitted, regime: Regime, attribute: str) -> Iterator[Fold]:
         if not any(o.any() for o in out.values()) or all(o.all() for o in out.values()):
             continue
         kind = one.kind_without(partial(Lot.where, attribute=attribute, value=value))
-        fits, _ = fit_groups(one.lots, kind, rows={n: ~o for n, o in out.items()})
+        fits, _ = one.refitted(one.lots, kind, {n: ~o for n, o in out.items()})
         for name, lot in one.lots.items():
             if out[name].any() and name in fits:
                 yield _fold(regime, name, lot, out[name], fits[name].efficiency)
@@ -140,7 +154,7 @@ def _by_hardware(one: Fitted) -> Iterator[Fold]:
         if not rest:
             continue
         kind = one.kind_without(partial(Lot.where, attribute="hardware", value=lot.rows[0].hardware))
-        fits, shared = fit_groups(rest, kind)
+        fits, shared = one.refitted(rest, kind)
         prior = by_class(fits, rest, shared).get(_class_of(lot), shared)
         yield _fold("hardware", name, lot, np.ones(len(lot), dtype=bool), prior_of(kind, prior))
 

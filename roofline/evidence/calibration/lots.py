@@ -144,7 +144,10 @@ class _Builder:
             self.made.append(_Made(index, times, timing, tuple(wheres)))
 
     def _leaf(self, leaf: Timing) -> tuple[slice, tuple[int, ...]]:
-        sums, shape = leaf.parts[0][1](), np.shape(leaf.seconds)
+        sums, shape = (
+            leaf.parts[0][1](),
+            np.shape(leaf.floor_s),
+        )  # known by now; the seconds are not, and nobody asks for them
         size = int(np.prod(shape)) if shape else 1
         for row in leaf.rows:
             cost = cost_of(row, leaf.chip).at(sums)
@@ -178,4 +181,4 @@ class _Builder:
 
 
 def _spread(value: Num, shape: tuple[int, ...]) -> Floats:
-    return np.broadcast_to(np.asarray(value, dtype=np.float64), shape).ravel()
+    return np.full(shape, value, dtype=np.float64).ravel()
