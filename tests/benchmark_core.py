@@ -16,6 +16,8 @@ and a bar on an absolute rate stands beside a yardstick: numpy multiplying two a
     sizing      12 chips × 6 plans × 3 pairs of formats × 4 settings, as one pool and as two, over the same
     sweep       ten million points of one model on one chip to a folder of Parquet, over pyarrow writing as many random
                 columns in as many files and row groups with the same settings; what it takes of memory; two processes
+    pictures    a roofline with a hundred thousand measurements and a Pareto front of as many candidates, each drawn and
+                saved as PNG, over a bare scatter of as many points saved alike
 
 Not a test: a loaded machine may miss a bar, and no code would be wrong.
 """
@@ -42,6 +44,7 @@ SIZING_BAR = 100.0  # × a million points of decode
 SWEEP_BAR = 2.0  # × as many random columns
 SWEEP_MEMORY_BAR = 1.5 * 2**30  # B
 SWEEP_PROCESSES_BAR = 1.6  # × one process
+PICTURE_BAR = 4.0  # × a bare scatter of as many points
 
 DEPLOYMENT = (
     "import numpy as np, roofline as rl\n"
@@ -294,9 +297,32 @@ def sweep_processes() -> bool | None:
     return said("sweep, one process / two, a part file each", faster, SWEEP_PROCESSES_BAR, "×", most=False)
 
 
+def picture_speed() -> bool:
+    """A hundred thousand points as one cloud; most of what a picture takes is its letters, whatever it shows."""
+    code = DEPLOYMENT + (
+        "import io, time, matplotlib, pandas as pd; matplotlib.use('Agg'); import matplotlib.pyplot as plt\n"
+        "g = np.random.default_rng(0); n = 100_000\n"
+        "x = 10.0 ** g.uniform(0.0, 3.0, n); y = np.minimum(989e12, 3.35e12 * x) * g.beta(5, 2, n)\n"
+        "measured = pd.DataFrame({'intensity': x, 'flops_per_s': y})\n"
+        "names = ('tokens_per_s_per_user', 'output_tokens_per_s_per_chip', 'label', 'meets')\n"
+        "rows = pd.DataFrame(dict(zip(names, (x, g.beta(5, 2, n) * 1e3 / x ** 0.5, 'tp 1', True))))\n"
+        "def saved(draw):\n"
+        "    s = time.perf_counter(); draw().figure.savefig(io.BytesIO(), format='png', dpi=120); plt.close('all')\n"
+        "    return time.perf_counter() - s\n"
+        "def bare():\n"
+        "    ax = plt.subplots(figsize=(7.2, 4.6))[1]; ax.scatter(x, y, s=4)\n"
+        "    ax.set(xscale='log', yscale='log'); return ax\n"
+        "ours = (lambda: rl.plot.roofline(d, measured=measured), lambda: rl.plot.pareto(rows))\n"
+        "print(*(np.median([saved(draw) / saved(bare) for _ in range(8)][1:]) for draw in ours))\n"
+    )
+    roof, front = output(code)
+    met = said("roofline of 100,000 measurements / a bare scatter", roof, PICTURE_BAR, "×")
+    return said("Pareto front of 100,000 candidates / a bare scatter", front, PICTURE_BAR, "×") and met
+
+
 BARS: tuple[Callable[[], bool | None], ...] = (
     import_cost, decode_rate, memory_cost, command_cost, simulation_speed, closed_form_speed, sizing_speed,
-    sweep_rate, sweep_memory, sweep_processes,
+    sweep_rate, sweep_memory, sweep_processes, picture_speed,
 )  # fmt: skip
 
 
