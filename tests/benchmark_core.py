@@ -14,6 +14,8 @@ and a bar on an absolute rate stands beside a yardstick: numpy multiplying two a
                 every sequence in every step
     closed form a hundred thousand rates of the same, over a million points of decode
     sizing      12 chips × 6 plans × 3 pairs of formats × 4 settings, as one pool and as two, over the same
+    sweep       ten million points of one model on one chip to a folder of Parquet, over pyarrow writing as many random
+                columns in as many files and row groups with the same settings; what it takes of memory; two processes
 
 Not a test: a loaded machine may miss a bar, and no code would be wrong.
 """
@@ -37,6 +39,9 @@ COMMAND_BAR = 2.5  # × numpy, pydantic and typer
 SIMULATION_BAR = 10.0  # × faster than the loop
 CLOSED_BAR = 40.0  # × a million points of decode
 SIZING_BAR = 100.0  # × a million points of decode
+SWEEP_BAR = 2.0  # × as many random columns
+SWEEP_MEMORY_BAR = 1.5 * 2**30  # B
+SWEEP_PROCESSES_BAR = 1.6  # × one process
 
 DEPLOYMENT = (
     "import numpy as np, roofline as rl\n"
@@ -44,6 +49,14 @@ DEPLOYMENT = (
     "def grid(n):\n"
     "    g = np.random.default_rng(0)\n"
     "    return g.integers(1, 256, n).astype(float), g.integers(1, 32768, n).astype(float)\n"
+)
+# VmHWM, not ru_maxrss: Linux lets a child inherit the maximum of the process it was forked from
+PEAK = (
+    "import re, resource, pathlib, sys\n"
+    "status = pathlib.Path('/proc/self/status')\n"
+    "kib = int(re.search(r'VmHWM:\\s+(\\d+)', status.read_text())[1]) if status.exists() else "
+    "resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform == 'darwin' else 1)\n"
+    "print(kib)\n"
 )
 
 
@@ -119,15 +132,7 @@ def memory_cost() -> bool:
         "t = rl.decode(d, context_tokens=c, batch=b)\n"
         "kept = [np.asarray(getattr(t, name)) for name in ('seconds', 'floor_s')]\n"
     )
-    # VmHWM, not ru_maxrss: Linux lets a child inherit the maximum of the process it was forked from
-    peak = (
-        "import re, resource, pathlib, sys\n"
-        "status = pathlib.Path('/proc/self/status')\n"
-        "kib = int(re.search(r'VmHWM:\\s+(\\d+)', status.read_text())[1]) if status.exists() else "
-        "resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform == 'darwin' else 1)\n"
-        "print(kib)\n"
-    )
-    (with_answer,), (without,) = output(question + answer + peak), output(question + peak)
+    (with_answer,), (without,) = output(question + answer + PEAK), output(question + PEAK)
     return said(
         "decode, 10,000,000 points, above their two arrays", (with_answer - without) / 2**20, MEMORY_BAR / 2**30, "GiB"
     )
@@ -222,8 +227,70 @@ def sizing_speed() -> bool:
     return said("1,728 candidates sized / 1e6 points of decode", over, SIZING_BAR, "×")
 
 
+SWEEP = (
+    "import glob, os, re, shutil, tempfile, time\n"
+    "import numpy as np, pyarrow as pa, pyarrow.parquet as pq, roofline as rl\n"
+    "from roofline.views.sweep import writing\n"
+    "from roofline.views.sweep.columns import Column\n"
+    "names = ['batch', 'context_tokens', 'tpot_s', 'tpot_floor_s', 'tokens_per_s_per_user', 'tokens_per_s',\n"
+    "         'tokens_per_s_per_chip', 'kv_bytes']\n"
+    "place = tempfile.mkdtemp()\n"
+    "contexts = np.arange(1, 10_001) * 13\n"
+    "def timed(act):\n"
+    "    start = time.perf_counter(); act(); return time.perf_counter() - start\n"
+    "def ours(**more):\n"
+    "    rl.sweep(models='llama-3.1-8b', hardware='h100-sxm-80gb', batch=np.arange(1, 1001), context_tokens=contexts,\n"
+    "             columns=names, out=os.path.join(place, 'ours'), progress=False, **more)\n"
+)
+
+
+def sweep_rate() -> bool:
+    """In turns, in one process; the files of the sweep say how many rows theirs have. No bar: beside pyarrow's defaults."""
+    code = SWEEP + (
+        "ours()\n"
+        "rows = [pq.read_metadata(p).num_rows for p in sorted(glob.glob(os.path.join(place, 'ours', '*')))]\n"
+        "g = np.random.default_rng(0); table = pa.table({n: g.random(max(rows)) for n in names})\n"
+        "same = writing._settings(tuple(Column(n, 'number', n) for n in names)) | {'row_group_size': writing.ROW_GROUP}\n"
+        "os.mkdir(os.path.join(place, 'theirs'))\n"
+        "def theirs(**settings):\n"
+        "    for i, n in enumerate(rows):\n"
+        "        pq.write_table(table[:n], os.path.join(place, 'theirs', f'{i}.parquet'), **settings)\n"
+        "runs = [(timed(ours), timed(lambda: theirs(**same)), timed(theirs)) for _ in range(5)]\n"
+        "shutil.rmtree(place)\n"
+        "print(sum(rows), *np.median([(a / b, a / c) for a, b, c in runs], axis=0))\n"
+    )
+    n_rows, over, over_defaults = output(code)
+    print(f"      {'  over pyarrow with its own settings':<64} {over_defaults:10.3f} ×  (no bar)", flush=True)
+    return said(f"sweep, {n_rows:,.0f} points to Parquet / random columns", over, SWEEP_BAR, "×")
+
+
+def sweep_memory() -> bool:
+    """Of the whole process, imports and all."""
+    (peak,) = output(SWEEP + f"ours()\nshutil.rmtree(place)\n{PEAK}")
+    return said("sweep, 10,000,000 points, the process at its peak", peak / 2**20, SWEEP_MEMORY_BAR / 2**30, "GiB")
+
+
+def sweep_processes() -> bool | None:
+    """Pools of one process and of two that have started, in turns; every task writes a part file of its own."""
+    if (os.cpu_count() or 1) < 2:
+        print("skip  sweep in two processes: there is one core")
+        return None
+    code = SWEEP + (
+        "from concurrent.futures import ProcessPoolExecutor\n"
+        "def start(i): time.sleep(0.5)\n"
+        "with ProcessPoolExecutor(1) as one, ProcessPoolExecutor(2) as two:\n"
+        "    list(one.map(start, [1])), list(two.map(start, [1, 2]))\n"
+        "    runs = [(timed(lambda: ours(executor=one)), timed(lambda: ours(executor=two))) for _ in range(6)][1:]\n"
+        "shutil.rmtree(place)\n"
+        "print(np.median([a / b for a, b in runs]))\n"
+    )
+    (faster,) = output(code)
+    return said("sweep, one process / two, a part file each", faster, SWEEP_PROCESSES_BAR, "×", most=False)
+
+
 BARS: tuple[Callable[[], bool | None], ...] = (
     import_cost, decode_rate, memory_cost, command_cost, simulation_speed, closed_form_speed, sizing_speed,
+    sweep_rate, sweep_memory, sweep_processes,
 )  # fmt: skip
 
 
