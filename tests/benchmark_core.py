@@ -271,20 +271,26 @@ def sweep_memory() -> bool:
 
 
 def sweep_processes() -> bool | None:
-    """Pools of one process and of two that have started, in turns; every task writes a part file of its own."""
+    """Pools of one process and of two that have started, in turns; every task writes a part file of its own.
+
+    No bar: a loop that shares nothing in the same pools, which says what a second process is worth on this machine now.
+    """
     if (os.cpu_count() or 1) < 2:
         print("skip  sweep in two processes: there is one core")
         return None
     code = SWEEP + (
         "from concurrent.futures import ProcessPoolExecutor\n"
         "def start(i): time.sleep(0.5)\n"
+        "def loop(i): return sum(range(20_000_000))\n"
         "with ProcessPoolExecutor(1) as one, ProcessPoolExecutor(2) as two:\n"
         "    list(one.map(start, [1])), list(two.map(start, [1, 2]))\n"
-        "    runs = [(timed(lambda: ours(executor=one)), timed(lambda: ours(executor=two))) for _ in range(6)][1:]\n"
+        "    runs = [[timed(lambda: ours(executor=pool)) for pool in (one, two)] +\n"
+        "            [timed(lambda: list(pool.map(loop, range(8)))) for pool in (one, two)] for _ in range(6)][1:]\n"
         "shutil.rmtree(place)\n"
-        "print(np.median([a / b for a, b in runs]))\n"
+        "print(*np.median([(a / b, c / d) for a, b, c, d in runs], axis=0))\n"
     )
-    (faster,) = output(code)
+    faster, alone = output(code)
+    print(f"      {'  of a loop that shares nothing':<64} {alone:10.3f} ×  (no bar)", flush=True)
     return said("sweep, one process / two, a part file each", faster, SWEEP_PROCESSES_BAR, "×", most=False)
 
 

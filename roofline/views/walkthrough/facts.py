@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
+from numpy.typing import NDArray
+
 from roofline.answers.memory import memory
 from roofline.answers.phases import prefill
 from roofline.specs.deployment import Deployment
-from roofline.specs.mixers import Latent
-from roofline.units import format_bytes, format_si
-from roofline.views.walkthrough.figures import ANSWER_TOKENS, whole
+from roofline.specs.ffns import Moe
+from roofline.specs.mixers import Attention, Indexer, Latent
+from roofline.specs.model import Model
+from roofline.units import format_si
+from roofline.views.walkthrough.figures import ANSWER_TOKENS, held, later_bytes, several, whole
 from roofline.views.walkthrough.roof import Roof
-from roofline.views.walkthrough.settings import LONGEST_PROMPT, Settings
+from roofline.views.walkthrough.settings import Settings
 from roofline.views.walkthrough.shown import Shown
 from roofline.views.walkthrough.slots import Said, Slots
-from roofline.views.words import three
+from roofline.views.words import seconds, three
 
-__all__ = ["equal_prompt", "put_facts"]
+__all__ = ["equal_prompt", "experts_of", "put_facts"]
 
 FARTHEST = 2**24
 
@@ -25,16 +30,24 @@ def put_facts(slots: Slots, s: Settings, shown: Shown, roof: Roof) -> None:
     """Names, sizes and rates; the prompts at which the roof bends and at which attention does half of the work."""
     from roofline import __version__
 
-    d, formats, first = s.deployment, s.deployment.numerics, shown.projections[0]
-    equal = equal_prompt(d)
+    d, first = s.deployment, shown.projections[0]
+    formats, at_rest = d.numerics, memory(d, context_tokens=1)
+    equal, experts = equal_prompt(d), experts_of(d.model)
     facts: Mapping[str, Said | int] = {
         "model": d.model.id, "chip": d.hardware.id, "n_layers": d.model.n_layers, "d_model": d.model.d_model,
-        "n_heads": shown.mixer.n_heads, "heads": _heads(shown), "weights_format": formats.weights_name,
-        "kv_format": formats.kv.name, "weights_held": format_bytes(memory(d, context_tokens=1).weight_bytes),
+        "n_heads": shown.mixer.n_heads, "heads": _heads(shown), "alike": shown.repeat, "sight": _sight(shown),
+        "serves": several("query head", "个查询头", shown.mixer.n_heads // shown.n_kv_heads), "kept": _kept(shown),
+        "weights_format": formats.weights_name, "kv_format": formats.kv.name, "weights_held": held(at_rest.weight_bytes),
+        "token": whole(at_rest.kv_bytes_per_token), "token_held": held(at_rest.kv_bytes_per_token),
+        "later": whole(later_bytes(d)), "state": held(at_rest.state_bytes),
+        "n_experts": experts.n_experts if experts else "", "n_active": experts.n_active_experts if experts else "",
         "ridge": three(roof.ridge), "dtype": prefill(d, prompt_tokens=1).dtype,
         "peak": format_si(roof.peak_flops_per_s, "FLOP/s"), "bandwidth": format_si(roof.hbm_bytes_per_s, "B/s"),
-        "first": first, "d_in": shown.dims[first][0], "d_out": shown.dims[first][1], "answer": ANSWER_TOKENS,
-        "knee": "" if s.knee is None else whole(s.knee), "longest": whole(LONGEST_PROMPT),
+        "first": first, "d_in": shown.d_in, "d_out": shown.dims[first][1],
+        "answer": ANSWER_TOKENS, "others": ANSWER_TOKENS - 1,
+        "knee": several("token", "个 token", s.knee or 0), "longest": whole(s.prompts[-1]),
+        "one_s": seconds(prefill(d, prompt_tokens=1).seconds),
+        "knee_s": seconds(prefill(d, prompt_tokens=s.knee or 1).seconds),
         "equal": "" if equal is None else whole(float(f"{equal:.3g}")), "version": __version__,
     }  # fmt: skip
     for name, value in facts.items():
@@ -45,12 +58,40 @@ def put_facts(slots: Slots, s: Settings, shown: Shown, roof: Roof) -> None:
         slots.put(f"over.{dim}", dim, stops, lambda length: beyond if length > limit else "")
 
 
+def experts_of(model: Model) -> Moe | None:
+    """The mixture of experts there is most of."""
+    found = [(repeat, layer.ffn) for repeat, layer in model.layer_kinds() if isinstance(layer.ffn, Moe)]
+    return max(found, key=lambda x: x[0])[1] if found else None
+
+
 def _heads(shown: Shown) -> Said:
     if isinstance(shown.mixer, Latent):
         return (f"one latent of {shown.d_key} for all of them (MLA)", f"共用一个 {shown.d_key} 维潜向量（MLA）")
     kept = shown.n_kv_heads
     name = "MHA" if kept == shown.mixer.n_heads else "MQA" if kept == 1 else "GQA"
     return (f"{kept} key and value heads ({name})", f"{kept} 个 KV 头（{name}）")
+
+
+def _kept(shown: Shown) -> Said:
+    if isinstance(shown.mixer, Latent):
+        return (
+            f"one latent of {shown.d_key} a token, from which every head's K and V come",
+            f"每个 token 的一个 {shown.d_key} 维潜向量，各个头的 K 和 V 都由它得出",
+        )
+    return ("the K and V of every token", "每个 token 的 K 和 V")
+
+
+def _sight(shown: Shown) -> Said:
+    """How far a query of the layer shown sees, where it does not see everything before it."""
+    match shown.mixer:
+        case Attention(indexer=Indexer() as x) | Latent(indexer=Indexer() as x):
+            return (f", of which an indexer picks the best {x.top_k:,}", f"（由索引器挑出最相关的 {x.top_k:,} 个）")
+        case Attention(window=int() as window, chunked=True):
+            return (f", within its chunk of {window:,}", f"（限于自己所在的那段 {window:,} 个）")
+        case Attention(window=int() as window):
+            return (f", at most {window:,}: its window", f"（窗口内至多 {window:,} 个）")
+        case _:
+            return ""
 
 
 def equal_prompt(deployment: Deployment) -> int | None:
@@ -66,18 +107,19 @@ def equal_prompt(deployment: Deployment) -> int | None:
     >>> equal_prompt(Deployment(model=model("llama-2-7b"), hardware=hardware("h100")))
     49408
     """
-    low, high = 1, 2
-    while not _attention_leads(deployment, high):
-        low, high = high, high * 2
-        if high > FARTHEST:
+    grid = 2.0 ** np.arange(np.log2(FARTHEST) + 1.0)
+    while True:
+        leads = _attention_leads(deployment, grid)
+        if not leads.any():
             return None
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if _attention_leads(deployment, middle) else (middle, high)
-    return high
+        first = int(np.argmax(leads))
+        low, high = grid[max(first - 1, 0)], grid[first]
+        if high - low <= 1:
+            return int(high)
+        grid = np.unique(np.round(np.linspace(low, high, 65)))
 
 
-def _attention_leads(d: Deployment, prompt_tokens: int) -> bool:
+def _attention_leads(d: Deployment, prompt_tokens: NDArray[np.float64]) -> NDArray[np.bool_]:
     t = prefill(d, prompt_tokens=prompt_tokens)
-    attention = float(sum(row["executed_flops"] for row in t.by_op() if row["kind"] == "attention"))
-    return attention >= 0.5 * float(t.executed_flops)
+    attention = sum((row["executed_flops"] for row in t.by_op() if row["kind"] == "attention"), start=np.zeros(1))
+    return np.asarray(attention >= 0.5 * np.asarray(t.executed_flops))

@@ -115,7 +115,7 @@
     touch = e.touches.length === 1 && !own ? e.touches[0] : null;
   }, { passive: true });
   document.addEventListener("touchend", (e) => {
-    if (!touch) return;
+    if (!touch || (window.visualViewport?.scale ?? 1) > 1.01) return;
     const x = e.changedTouches[0].clientX - touch.clientX, y = e.changedTouches[0].clientY - touch.clientY;
     touch = null;
     if (Math.abs(x) >= 50 && Math.abs(x) > 1.5 * Math.abs(y)) go(step + (x < 0 ? 1 : -1));

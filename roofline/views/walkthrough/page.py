@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,9 @@ from roofline.answers.memory import memory
 from roofline.answers.phases import prefill
 from roofline.errors import SpecError, did_you_mean, require
 from roofline.specs.deployment import Deployment
-from roofline.specs.mixers import Latent
-from roofline.views.walkthrough.facts import put_facts
-from roofline.views.walkthrough.figures import fill
+from roofline.specs.mixers import Attention, Latent
+from roofline.views.walkthrough.facts import experts_of, put_facts
+from roofline.views.walkthrough.figures import fill, later_bytes
 from roofline.views.walkthrough.phrases import LANGUAGES, TAGS, Phrases, sentences
 from roofline.views.walkthrough.roof import Roof
 from roofline.views.walkthrough.settings import Settings, settings_of
@@ -76,6 +77,7 @@ def page(deployment: Deployment, *, prompt_tokens: Any = 4, batch: Any = 1, lang
     return html
 
 
+@lru_cache(maxsize=1)
 def _template() -> Any:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -92,50 +94,44 @@ def _asset(name: str) -> str:
 
 def _context(slots: Slots, s: Settings, shown: Shown, roof: Roof, phrases: Phrases) -> dict[str, Any]:
     """What the template asks for besides sentences and figures."""
-    d = s.deployment
-    latent = isinstance(shown.mixer, Latent)
+    from markupsafe import Markup
+
+    d, at_rest = s.deployment, memory(s.deployment, context_tokens=1)
     answers = {"stops": s.stops, "keys": KEYS, "start": s.start, "slots": slots.packed()}
     text = json.dumps(answers, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
-    kept_height = f"{phrases.value('n')}, {shown.d_key * shown.n_kv_heads}"
+
+    def shape(rows: str, cols: str) -> Any:
+        """A matrix's sides, of which a setting may move either."""
+        return Markup(f"({phrases.value(rows)}, {phrases.value(cols)})")
+
     return {
-        "phrases": phrases, "slots": slots, "now": slots.now, "sizes": slots.sizes, "start": s.start,
+        "phrases": phrases, "slots": slots, "now": slots.now, "sizes": slots.sizes, "start": s.start, "shape": shape,
         "tag": TAGS[phrases.language], "style": _asset("page.css"), "script": _asset("page.js"), "answers": text,
-        "no_room": not memory(d, context_tokens=1).fits, "roof": roof.drawing(), "part_names": PARTS,
-        "projections": shown.projections, "shared": shown.shared, "dims": shown.dims, "ffn": shown.ffn,
-        "d_in": shown.dims[shown.projections[0]][0], "d_query": shown.d_query, "d_key": shown.d_key,
-        "knee": s.knee, "equal": slots.now("equal"), "bends": _bends(d), "over": ("n", "c"),
-        "choices": _choices(s, phrases),
-        "prompt_words": [(TAGS[x], PROMPT[x]) for x in LANGUAGES], "answer_words": {TAGS[x]: ANSWER[x] for x in LANGUAGES},
-        "ridge_words": [(TAGS[x], sentences()["roof.ridge"][x]) for x in LANGUAGES],
-        "x_words": [(TAGS[x], sentences()["roof.x"][x]) for x in LANGUAGES],
-        "kept_names": ("C",) if latent else ("K", "V"), "kept_dims": _raw(f"({kept_height})"),
-        "kept_long": _raw(f'(…, {phrases.value("c")})'),
-        "weight": lambda name: _raw(f"W<sub>{name.removesuffix('_proj')}</sub>"),
-        "made": lambda name: {"q_proj": "Q", "k_proj": "K", "v_proj": "V"}.get(name, name.removesuffix("_proj")),
-        "dims_of": lambda name, cols: _raw(f"({phrases.value(name)}, {cols})"),
-        "dims_to": lambda rows, name: _raw(f"({rows}, {phrases.value(name)})"),
-        "dims_both": lambda name: _raw(f"({phrases.value(name)}, {phrases.value(name)})"),
+        "no_room": not at_rest.fits, "roof": roof.drawing(), "languages": TAGS.items(), "sentences": sentences(),
+        "part_names": [part for part in PARTS if f"s2.{part}.bytes" in slots.texts],
+        "projections": shown.projections, "shared": shown.shared, "ffn": shown.ffn,
+        "expert": (shown.ffn or "").startswith("expert_"),
+        "experts": experts_of(d.model) is not None, "state": at_rest.state_bytes > 0,
+        "alike": shown.repeat == d.model.n_layers, "latent": isinstance(shown.mixer, Latent),
+        "bends": later_bytes(d) < at_rest.kv_bytes_per_token,
+        "knee": s.knee, "equal": slots.now("equal"), "endless": slots.now("s5.equal") == "–", "over": ("n", "c"),
+        "choices": _choices(s, phrases), "prompt": PROMPT, "answer": ANSWER,
+        "kept": shown.kept(0), "made": _made(shown),
+        "weight": lambda name: Markup(f"W<sub>{name.removesuffix('_proj')}</sub>"),
     }  # fmt: skip
 
 
-def _raw(html: str) -> Any:
-    from markupsafe import Markup
-
-    return Markup(html)
-
-
-def _bends(d: Deployment) -> bool:
-    """Whether the cache of a long context is less than in proportion to that of a short one."""
-    short, long = (float(memory(d, context_tokens=n).used_bytes) for n in (1, 1_000_001))
-    return long - short < 0.999 * 1e6 * memory(d, context_tokens=1).kv_bytes_per_token
+def _made(shown: Shown) -> dict[str, str]:
+    """What each projection makes."""
+    made = {name: name.removesuffix("_proj") for name in shown.projections}
+    gated = isinstance(shown.mixer, Attention) and shown.mixer.gated is True
+    return made | {"q_proj": "Q, gate" if gated else "Q", "k_proj": "K", "v_proj": "V"}
 
 
 def _choices(s: Settings, phrases: Phrases) -> dict[str, list[str]]:
     """What stands on the buttons of each choice."""
-    heads = ["MLA" if x.n_heads == 0 else f"{x.n_heads}" for x in s.caches]
-    heads = [x if cache.own else f"{phrases.say('h.as')} {x}" for x, cache in zip(heads, s.caches, strict=True)]
     return {
-        "h": heads,
+        "h": [cache.name if cache.own else f"{phrases.say('h.as')} {cache.name}" for cache in s.caches],
         "k": [x.name for x in s.kv],
         "w": [x.name for x in s.weights],
         "r": [phrases.say("set.with"), phrases.say("set.without")],

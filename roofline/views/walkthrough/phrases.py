@@ -33,10 +33,12 @@ class Phrases:
     slots: Slots
     language: Language
 
-    def say(self, key: str) -> str:
-        """A sentence in both languages, of which the page shows one; once, where they are the same."""
-        both = sentences()[key]
-        return self._both({language: self._filled(both[language], language) for language in LANGUAGES})
+    def say(self, *keys: str) -> str:
+        """Sentences in both languages, of which the page shows one; once, where they are the same; an empty key is none."""
+        between = {"en": " ", "zh": ""}
+        return self._both(
+            {x: between[x].join(self._filled(sentences()[key][x], x) for key in keys if key) for x in LANGUAGES}
+        )
 
     def value(self, name: str) -> str:
         """A figure by itself."""

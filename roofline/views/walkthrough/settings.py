@@ -10,6 +10,7 @@ import numpy as np
 
 from roofline.answers.fitting import narrower
 from roofline.answers.ladder import with_kv_heads
+from roofline.answers.memory import memory
 from roofline.answers.phases import decode, prefill
 from roofline.dtypes import format_named
 from roofline.errors import RooflineError, SpecError, Unsupported
@@ -31,11 +32,15 @@ NARROW_CACHES = ("fp8", "q4_0")
 
 @dataclass(frozen=True, slots=True)
 class Cache:
-    """A model with so many heads that keep keys and values: its own, or as if."""
+    """A model with so many heads that keep keys and values: its own, or as if.
+
+    Where its layers differ `n_heads` is the most of them, and `name` lists all.
+    """
 
     model: Model
     n_heads: int
     own: bool
+    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +114,7 @@ def settings_of(deployment: Deployment, *, prompt_tokens: object = 4, batch: obj
     begun = {
         "n": prompts.index(prompt),
         "b": batches.index(sequences),
-        "c": contexts.index(min(contexts, key=lambda c: abs(c - 4096))),
+        "c": contexts.index(min(contexts, key=lambda c: abs(c - max(4096, prompt + 1)))),
         "h": next(i for i, cache in enumerate(caches) if cache.own),
     }
     start = dict.fromkeys(DIMS, 0) | begun
@@ -158,14 +163,18 @@ def _knee(d: Deployment, longest: int) -> int | None:
 
 def _caches(model: Model) -> tuple[Cache, ...]:
     """As if every head kept its own, the model's own, a quarter of the heads where it is MHA, one head."""
-    heads = [(m.n_heads, m.n_kv_heads) for _, x in model.layer_kinds() for m in x.mixers if isinstance(m, Attention)]
+    mixers = [m for _, x in model.layer_kinds() for m in x.mixers]
+    heads = [(m.n_heads, m.n_kv_heads) for m in mixers if isinstance(m, Attention) and m.caches]
     if not heads:  # latents: what takes the place of heads
-        latent = next(m for _, x in model.layer_kinds() for m in x.mixers if isinstance(m, Latent))
-        return (Cache(with_kv_heads(model, latent.n_heads), latent.n_heads, False), Cache(model, 0, True))
+        every = max(m.n_heads for m in mixers if isinstance(m, Latent))
+        return (Cache(with_kv_heads(model, every), every, False, f"{every}"), Cache(model, 0, True, "MLA"))
     most, own = max(n for n, _ in heads), max(kept for _, kept in heads)
     quarter = max(n for n in range(1, max(2, most // 4 + 1)) if most % n == 0)
     counts = sorted({most, own, quarter if own == most else own, 1}, reverse=True)
-    return tuple(Cache(model if n == own else with_kv_heads(model, n), n, n == own) for n in counts)
+    listed = ", ".join(map(str, sorted({kept for _, kept in heads}, reverse=True)))
+    return tuple(
+        Cache(model, n, True, listed) if n == own else Cache(with_kv_heads(model, n), n, False, f"{n}") for n in counts
+    )
 
 
 def _kv(d: Deployment) -> tuple[Formats, ...]:
@@ -182,11 +191,15 @@ def _kv(d: Deployment) -> tuple[Formats, ...]:
 
 
 def _weights(d: Deployment) -> tuple[Formats, ...]:
-    """The weights' own format, then narrower ones that run."""
-    own = d.numerics.weights
-    found = [Formats(round(own.bits), own.name, {})]
+    """The weights' own format, then narrower ones that run; its bits are what a weight takes, where formats are mixed."""
+    own, held = d.numerics.weights_name, _weight_bytes(d)
+    found = [Formats(round(8.0 * held / d.model.n_params), own, {})]
     for _, changed in narrower(d):
-        named = changed.numerics.weights
-        if named.name != own.name and named.bits < own.bits:
-            found.append(Formats(int(named.bits), named.name, {"weights": named.name}))
+        named, bits = changed.numerics.weights.name, int(changed.numerics.weights.bits)
+        if named != d.numerics.weights.name and _weight_bytes(changed) < 0.9 * held and bits < found[-1].bits:
+            found.append(Formats(bits, named, {"weights": named}))
     return tuple(found)
+
+
+def _weight_bytes(d: Deployment) -> float:
+    return memory(d, context_tokens=1).weight_bytes
