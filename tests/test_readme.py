@@ -36,7 +36,9 @@ def test_a_console_block_shows_what_the_command_prints(
 ASKED = re.findall(r"^\| [^|]*\?[^|]* \| `roofline ([^`]*)`", README, re.M)
 
 
-@pytest.mark.parametrize("command", [x for x in ASKED if x not in ("accuracy", "verify")])  # which have tests of their own
+@pytest.mark.parametrize(
+    "command", [x for x in ASKED if x not in ("accuracy", "verify")]
+)  # which have tests of their own
 def test_the_commands_of_the_first_table_answer(
     command: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
