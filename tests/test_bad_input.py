@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from strategies import as_model
 
@@ -810,6 +810,8 @@ def test_whatever_a_model_s_file_holds_only_our_own_errors_escape(data: Any) -> 
         JUNK, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
     )
 )
+@example({"[key]": None})  # found using hypothesis: pydantic's own word for a place
+@example({"function-wrap": None})
 def test_any_data_at_all_is_read_or_refused(data: Any) -> None:
     for record in (rl.Hardware, rl.Model, rl.Precision, rl.Plan, rl.Efficiency):
         only_our_errors(partial(record.read, data, where="mine.yaml"))

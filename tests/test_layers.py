@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -65,7 +66,13 @@ def room(module: str) -> str:
     return next((".".join(parts[:n]) for n in range(len(parts), 0, -1) if ".".join(parts[:n]) in PLACE), module)
 
 
-def nodes(module: str) -> Iterator[tuple[ast.AST, bool]]:
+@cache
+def tree(module: str) -> ast.Module:
+    return ast.parse(MODULES[module].read_text(encoding="utf-8"))
+
+
+@cache
+def nodes(module: str) -> tuple[tuple[ast.AST, bool], ...]:
     """Every node of a module's tree, and whether it lies inside a function or under TYPE_CHECKING."""
 
     def walk(node: ast.AST, inside: bool) -> Iterator[tuple[ast.AST, bool]]:
@@ -75,7 +82,7 @@ def nodes(module: str) -> Iterator[tuple[ast.AST, bool]]:
             yield child, deeper
             yield from walk(child, deeper)
 
-    yield from walk(ast.parse(MODULES[module].read_text(encoding="utf-8")), False)
+    return tuple(walk(tree(module), False))
 
 
 def imports(module: str) -> Iterator[tuple[str, bool]]:
@@ -125,8 +132,7 @@ def test_counting_knows_no_timing_and_timing_no_counting(module: str) -> None:
 def test_a_folder_s_own_module_only_says_what_the_folder_is(module: str) -> None:
     """The front door (`roofline/__init__.py`, the module "__init__") is the one that opens into the house."""
     if module != "__init__":
-        tree = ast.parse(MODULES[module].read_text(encoding="utf-8"))
-        assert [type(node) for node in tree.body] in ([], [ast.Expr])
+        assert [type(node) for node in tree(module).body] in ([], [ast.Expr])
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -172,11 +178,10 @@ def code_lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 
 @pytest.mark.parametrize("module", MODULES)
 def test_rooms_are_small(module: str) -> None:
-    text = MODULES[module].read_text(encoding="utf-8")
-    assert len(text.splitlines()) <= 400
+    assert len(MODULES[module].read_text(encoding="utf-8").splitlines()) <= 400
     long = {
         node.name: code_lines(node)
-        for node in ast.walk(ast.parse(text))
+        for node, _ in nodes(module)
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and code_lines(node) > 60
     }
     assert long == {}

@@ -12,6 +12,7 @@ import matplotlib
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from matplotlib import font_manager
 from matplotlib.text import Text
 
 import roofline as rl
@@ -214,6 +215,16 @@ def test_chinese_says_the_same_numbers() -> None:
                   for text in (english, chinese)]  # fmt: skip
         assert sorted(digits[0]) == sorted(digits[1])
     assert "权重与 KV" in load_words.load_line(found, CHAT, "zh")
+
+
+def test_a_chinese_font_that_came_after_matplotlib_first_looked_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = font_manager.fontManager.ttflist
+    files = {font.fname for font in known if font.name in theme.CHINESE}
+    if not files:
+        pytest.skip("no font with Chinese letters is installed")
+    monkeypatch.setattr(font_manager.fontManager, "ttflist", [font for font in known if font.fname not in files])
+    ax, _ = rl.plot.load_curve(along(), lang="zh")
+    assert {*ax.xaxis.label.get_fontfamily()} & {*theme.CHINESE}
 
 
 def test_without_a_chinese_font_chinese_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

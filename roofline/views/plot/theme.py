@@ -7,7 +7,7 @@ least 3:1 above the ground. Colour still never speaks alone: phases differ by ma
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -169,13 +169,29 @@ def _fonts(lang: str) -> list[str]:
     """Families that have all letters of a language, the first that has a letter giving it."""
     if lang == "en":
         return ["sans-serif"]
-    from matplotlib.font_manager import fontManager
-
-    installed = {font.name for font in fontManager.ttflist}
-    found = next((name for name in CHINESE if name in installed), None)
+    if _chinese() is None:
+        _learn_new_fonts()
+    found = _chinese()
     if found is None:
         raise SpecError("lang: no font with Chinese letters is installed; install Noto Sans CJK (fonts-noto-cjk)")
     return ["DejaVu Sans", found]
+
+
+def _chinese() -> str | None:
+    """The first family with Chinese letters that matplotlib knows."""
+    from matplotlib.font_manager import fontManager
+
+    known = {font.name for font in fontManager.ttflist}
+    return next((name for name in CHINESE if name in known), None)
+
+
+def _learn_new_fonts() -> None:
+    """Matplotlib keeps a list of the fonts that were there when it was first used; add those that came since."""
+    from matplotlib.font_manager import findSystemFonts, fontManager
+
+    for path in {*findSystemFonts()} - {font.fname for font in fontManager.ttflist}:
+        with suppress(OSError, RuntimeError):  # a broken file
+            fontManager.addfont(path)
 
 
 def _named(name: str, known: Mapping[str, Named], what: str) -> Named:
