@@ -28,7 +28,7 @@ from roofline.views.walkthrough.shown import parts_of, shown_of
 from roofline.views.words import percent, seconds, three
 
 DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_"
-KINDS = (  # MHA; GQA; MLA and experts; windows, sinks and experts; delta nets; K = V and windows; MQA
+KINDS = (  # MHA; GQA; MLA and experts; windows, sinks and experts; delta nets; windows; MQA; K = V
     ("llama-2-7b", "h100-sxm-80gb"),
     ("llama-3.1-8b", "m5-max-40c"),
     ("deepseek-v3", "h200-sxm-141gb"),
@@ -36,6 +36,7 @@ KINDS = (  # MHA; GQA; MLA and experts; windows, sinks and experts; delta nets; 
     ("qwen3-next-80b-a3b", "mi300x"),
     ("gemma-3-27b", "l4"),
     ("falcon-7b", "a10"),
+    ("gemma-4-31b-nvfp4", "b200-sxm-180gb"),
 )
 
 
@@ -217,7 +218,7 @@ def test_the_knee_is_the_first_prompt_from_which_compute_binds() -> None:
 @pytest.mark.parametrize("name", [name for name, _ in KINDS])
 def test_a_product_is_bound_by_compute_right_of_the_ridge_it_is_held_against(name: str) -> None:
     found, text = answers(page_of(name)), page_of(name)
-    ridge = re.search(r"The ridge is at ([\d,]+)", text)
+    ridge = re.search(r"The ridge of \w+ is at ([\d,]+)", text)
     assert ridge is not None
     stops = range(len(found["stops"]["n"]))
     shares = [
@@ -252,6 +253,15 @@ def test_a_token_costs_less_once_windows_are_full() -> None:
 def test_what_recurrent_layers_keep_is_said_beside_the_cache() -> None:
     assert "The recurrent layers keep 73.7 MiB besides" in page_of("qwen3-next-80b-a3b")  # 36·(32·128·128·4 + 8192·3·2)
     assert "recurrent" not in page_of("llama-2-7b").partition("<script")[0]
+
+
+@pytest.mark.parametrize("name", [name for name, _ in KINDS])
+def test_whether_a_batch_lifts_decode_past_the_ridge_is_what_an_endless_one_does(name: str) -> None:
+    found, d = answers(page_of(name)), deployment(name, dict(KINDS)[name])
+    for i, n in enumerate(found["stops"]["n"]):
+        if "s4.lifts" in found["slots"]:
+            bound = decode(d, context_tokens=n, batch=1e9).bound
+            assert ("no batch" in looked_up(found, "s4.lifts", n=i)[0]) == (bound != "compute")
 
 
 @pytest.mark.parametrize(
