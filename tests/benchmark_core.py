@@ -14,6 +14,10 @@ and a bar on an absolute rate stands beside a yardstick: numpy multiplying two a
                 every sequence in every step
     closed form a hundred thousand rates of the same, over a million points of decode
     sizing      12 chips × 6 plans × 3 pairs of formats × 4 settings, as one pool and as two, over the same
+    sweep       ten million points of one model on one chip to a folder of Parquet, over pyarrow writing as many random
+                columns in as many files and row groups with the same settings; what it takes of memory; two processes
+    pictures    a roofline with a hundred thousand measurements and a Pareto front of as many candidates, each drawn and
+                saved as PNG, over a bare scatter of as many points saved alike
 
 Not a test: a loaded machine may miss a bar, and no code would be wrong.
 """
@@ -37,6 +41,10 @@ COMMAND_BAR = 2.5  # × numpy, pydantic and typer
 SIMULATION_BAR = 10.0  # × faster than the loop
 CLOSED_BAR = 40.0  # × a million points of decode
 SIZING_BAR = 100.0  # × a million points of decode
+SWEEP_BAR = 2.0  # × as many random columns
+SWEEP_MEMORY_BAR = 1.5 * 2**30  # B
+SWEEP_PROCESSES_BAR = 1.6  # × one process
+PICTURE_BAR = 4.0  # × a bare scatter of as many points
 
 DEPLOYMENT = (
     "import numpy as np, roofline as rl\n"
@@ -44,6 +52,14 @@ DEPLOYMENT = (
     "def grid(n):\n"
     "    g = np.random.default_rng(0)\n"
     "    return g.integers(1, 256, n).astype(float), g.integers(1, 32768, n).astype(float)\n"
+)
+# VmHWM, not ru_maxrss: Linux lets a child inherit the maximum of the process it was forked from
+PEAK = (
+    "import re, resource, pathlib, sys\n"
+    "status = pathlib.Path('/proc/self/status')\n"
+    "kib = int(re.search(r'VmHWM:\\s+(\\d+)', status.read_text())[1]) if status.exists() else "
+    "resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform == 'darwin' else 1)\n"
+    "print(kib)\n"
 )
 
 
@@ -119,15 +135,7 @@ def memory_cost() -> bool:
         "t = rl.decode(d, context_tokens=c, batch=b)\n"
         "kept = [np.asarray(getattr(t, name)) for name in ('seconds', 'floor_s')]\n"
     )
-    # VmHWM, not ru_maxrss: Linux lets a child inherit the maximum of the process it was forked from
-    peak = (
-        "import re, resource, pathlib, sys\n"
-        "status = pathlib.Path('/proc/self/status')\n"
-        "kib = int(re.search(r'VmHWM:\\s+(\\d+)', status.read_text())[1]) if status.exists() else "
-        "resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform == 'darwin' else 1)\n"
-        "print(kib)\n"
-    )
-    (with_answer,), (without,) = output(question + answer + peak), output(question + peak)
+    (with_answer,), (without,) = output(question + answer + PEAK), output(question + PEAK)
     return said(
         "decode, 10,000,000 points, above their two arrays", (with_answer - without) / 2**20, MEMORY_BAR / 2**30, "GiB"
     )
@@ -222,8 +230,99 @@ def sizing_speed() -> bool:
     return said("1,728 candidates sized / 1e6 points of decode", over, SIZING_BAR, "×")
 
 
+SWEEP = (
+    "import glob, os, re, shutil, tempfile, time\n"
+    "import numpy as np, pyarrow as pa, pyarrow.parquet as pq, roofline as rl\n"
+    "from roofline.views.sweep import writing\n"
+    "from roofline.views.sweep.columns import Column\n"
+    "names = ['batch', 'context_tokens', 'tpot_s', 'tpot_floor_s', 'tokens_per_s_per_user', 'tokens_per_s',\n"
+    "         'tokens_per_s_per_chip', 'kv_bytes']\n"
+    "place = tempfile.mkdtemp()\n"
+    "contexts = np.arange(1, 10_001) * 13\n"
+    "def timed(act):\n"
+    "    start = time.perf_counter(); act(); return time.perf_counter() - start\n"
+    "def ours(**more):\n"
+    "    rl.sweep(models='llama-3.1-8b', hardware='h100-sxm-80gb', batch=np.arange(1, 1001), context_tokens=contexts,\n"
+    "             columns=names, out=os.path.join(place, 'ours'), progress=False, **more)\n"
+)
+
+
+def sweep_rate() -> bool:
+    """In turns, in one process; the files of the sweep say how many rows theirs have. No bar: beside pyarrow's defaults."""
+    code = SWEEP + (
+        "ours()\n"
+        "rows = [pq.read_metadata(p).num_rows for p in sorted(glob.glob(os.path.join(place, 'ours', '*')))]\n"
+        "g = np.random.default_rng(0); table = pa.table({n: g.random(max(rows)) for n in names})\n"
+        "same = writing._settings(tuple(Column(n, 'number', n) for n in names)) | {'row_group_size': writing.ROW_GROUP}\n"
+        "os.mkdir(os.path.join(place, 'theirs'))\n"
+        "def theirs(**settings):\n"
+        "    for i, n in enumerate(rows):\n"
+        "        pq.write_table(table[:n], os.path.join(place, 'theirs', f'{i}.parquet'), **settings)\n"
+        "runs = [(timed(ours), timed(lambda: theirs(**same)), timed(theirs)) for _ in range(5)]\n"
+        "shutil.rmtree(place)\n"
+        "print(sum(rows), *np.median([(a / b, a / c) for a, b, c in runs], axis=0))\n"
+    )
+    n_rows, over, over_defaults = output(code)
+    print(f"      {'  over pyarrow with its own settings':<64} {over_defaults:10.3f} ×  (no bar)", flush=True)
+    return said(f"sweep, {n_rows:,.0f} points to Parquet / random columns", over, SWEEP_BAR, "×")
+
+
+def sweep_memory() -> bool:
+    """Of the whole process, imports and all."""
+    (peak,) = output(SWEEP + f"ours()\nshutil.rmtree(place)\n{PEAK}")
+    return said("sweep, 10,000,000 points, the process at its peak", peak / 2**20, SWEEP_MEMORY_BAR / 2**30, "GiB")
+
+
+def sweep_processes() -> bool | None:
+    """Pools of one process and of two that have started, in turns; every task writes a part file of its own.
+
+    No bar: a loop that shares nothing in the same pools, which says what a second process is worth on this machine now.
+    """
+    if (os.cpu_count() or 1) < 2:
+        print("skip  sweep in two processes: there is one core")
+        return None
+    code = SWEEP + (
+        "from concurrent.futures import ProcessPoolExecutor\n"
+        "def start(i): time.sleep(0.5)\n"
+        "def loop(i): return sum(range(20_000_000))\n"
+        "with ProcessPoolExecutor(1) as one, ProcessPoolExecutor(2) as two:\n"
+        "    list(one.map(start, [1])), list(two.map(start, [1, 2]))\n"
+        "    runs = [[timed(lambda: ours(executor=pool)) for pool in (one, two)] +\n"
+        "            [timed(lambda: list(pool.map(loop, range(8)))) for pool in (one, two)] for _ in range(6)][1:]\n"
+        "shutil.rmtree(place)\n"
+        "print(*np.median([(a / b, c / d) for a, b, c, d in runs], axis=0))\n"
+    )
+    faster, alone = output(code)
+    print(f"      {'  of a loop that shares nothing':<64} {alone:10.3f} ×  (no bar)", flush=True)
+    return said("sweep, one process / two, a part file each", faster, SWEEP_PROCESSES_BAR, "×", most=False)
+
+
+def picture_speed() -> bool:
+    """A hundred thousand points as one cloud; most of what a picture takes is its letters, whatever it shows."""
+    code = DEPLOYMENT + (
+        "import io, time, matplotlib, pandas as pd; matplotlib.use('Agg'); import matplotlib.pyplot as plt\n"
+        "g = np.random.default_rng(0); n = 100_000\n"
+        "x = 10.0 ** g.uniform(0.0, 3.0, n); y = np.minimum(989e12, 3.35e12 * x) * g.beta(5, 2, n)\n"
+        "measured = pd.DataFrame({'intensity': x, 'flops_per_s': y})\n"
+        "names = ('tokens_per_s_per_user', 'output_tokens_per_s_per_chip', 'label', 'meets')\n"
+        "rows = pd.DataFrame(dict(zip(names, (x, g.beta(5, 2, n) * 1e3 / x ** 0.5, 'tp 1', True))))\n"
+        "def saved(draw):\n"
+        "    s = time.perf_counter(); draw().figure.savefig(io.BytesIO(), format='png', dpi=120); plt.close('all')\n"
+        "    return time.perf_counter() - s\n"
+        "def bare():\n"
+        "    ax = plt.subplots(figsize=(7.2, 4.6))[1]; ax.scatter(x, y, s=4)\n"
+        "    ax.set(xscale='log', yscale='log'); return ax\n"
+        "ours = (lambda: rl.plot.roofline(d, measured=measured), lambda: rl.plot.pareto(rows))\n"
+        "print(*(np.median([saved(draw) / saved(bare) for _ in range(8)][1:]) for draw in ours))\n"
+    )
+    roof, front = output(code)
+    met = said("roofline of 100,000 measurements / a bare scatter", roof, PICTURE_BAR, "×")
+    return said("Pareto front of 100,000 candidates / a bare scatter", front, PICTURE_BAR, "×") and met
+
+
 BARS: tuple[Callable[[], bool | None], ...] = (
     import_cost, decode_rate, memory_cost, command_cost, simulation_speed, closed_form_speed, sizing_speed,
+    sweep_rate, sweep_memory, sweep_processes, picture_speed,
 )  # fmt: skip
 
 

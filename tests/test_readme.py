@@ -33,6 +33,24 @@ def test_a_console_block_shows_what_the_command_prints(
     assert printed == shown.rstrip().splitlines()
 
 
+ASKED = re.findall(r"^\| [^|]*\?[^|]* \| `roofline ([^`]*)`", README, re.M)
+
+
+@pytest.mark.parametrize(
+    "command", [x for x in ASKED if x not in ("accuracy", "verify")]
+)  # which have tests of their own
+def test_the_commands_of_the_first_table_answer(
+    command: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(command.split()) == 0
+    assert capsys.readouterr().out
+
+
+def test_the_first_table_asks_at_least_eight_questions() -> None:
+    assert len(ASKED) >= 8
+
+
 def test_the_python_blocks_run_and_print_what_their_comments_say(capsys: pytest.CaptureFixture[str]) -> None:
     names: dict[str, object] = {}
     for block in _blocks("python"):
@@ -58,6 +76,11 @@ def test_there_are_exactly_two_set_up_commands_of_one_line_each() -> None:
 
 
 def test_the_figures_the_readme_links_exist() -> None:
-    links = re.findall(r"\]\(((?:notebooks|tests|hardware|models)/[^)]*)\)", README)
+    links = re.findall(r"\]\(((?:notebooks|tests|hardware|models|roofline)/[^)]*)\)", README)
     assert links
     assert [link for link in links if not (Path(__file__).parent.parent / link).exists()] == []
+
+
+def test_the_sections_the_readme_links_exist() -> None:
+    titles = [re.sub(r"[^\w\- ]", "", t.lower()).replace(" ", "-") for t in re.findall(r"^#+ (.*)$", README, re.M)]
+    assert [link for link in re.findall(r"\]\(#([^)]*)\)", README) if link not in titles] == []

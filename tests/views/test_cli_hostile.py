@@ -217,7 +217,7 @@ def test_images_are_a_whole_number(capsys: pytest.CaptureFixture[str], files: di
         (["plot", "roofline", "llama-3.1-8b", "h200", "--out", "x.exe"], "expected a file ending in"),
         (["plot", "roofline", "llama-3.1-8b", "h200", "--out", "/nowhere/x.svg"], "there is no folder"),
         (["plot", "roofline", "llama-3.1-8b", "h200", "--out", "x" * 300 + ".svg"], "cannot be written"),
-        (["plot", "circle", "llama-3.1-8b", "h200"], "plot: expected roofline, latency, without-flash or load"),
+        (["plot", "circle", "llama-3.1-8b", "h200"], "plot: expected roofline, latency, ttft, tpot, heatmap"),
         (["kv"], "'model'"),
         (["explain", "llama-3.1-8b"], "'HARDWARE'"),
         (["nonsense"], "nonsense"),

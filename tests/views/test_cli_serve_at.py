@@ -327,11 +327,5 @@ def test_plot_load_writes_a_file(capsys: pytest.CaptureFixture[str], tmp_path: P
 def test_a_picture_that_cannot_be_made_is_refused_before_anything_is_simulated(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, more: list[str], needle: str
 ) -> None:
-    monkeypatch.setattr("roofline.views.cli.plot.serve", lambda *_, **__: pytest.fail("simulated"))
+    monkeypatch.setattr("roofline.views.cli.plotted.serve", lambda *_, **__: pytest.fail("simulated"))
     assert needle in refused(capsys, "plot", "load", "llama-3.1-8b", "h100", *more)
-
-
-def test_other_pictures_are_in_english(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "--lang: plot latency is in English" in refused(
-        capsys, "plot", "latency", "llama-3.1-8b", "h100", "--lang", "zh"
-    )

@@ -25,7 +25,7 @@ from roofline.errors import SpecError
 from roofline.specs.catalog import hardware, hardware_ids, model
 from roofline.specs.deployment import Deployment
 from roofline.views import plot
-from roofline.views.plot import words
+from roofline.views.plot import latency_words, roof_words
 from roofline.views.plot.latency_points import tpot_lines, ttft_curve
 from roofline.views.plot.request import Request
 from roofline.views.plot.roof_points import ceilings, roof_of
@@ -212,8 +212,9 @@ def test_titles_fit_on_every_chip(chip: str) -> None:
     subject = deployment(chip=chip)
     roof = roof_of(subject, REQUEST)
     tpot, ttft = tpot_lines(subject, REQUEST), ttft_curve(subject, REQUEST)
-    titles = [words.roof_title(roof), words.tpot_title(tpot), words.ttft_title(ttft), words.latency_title(ttft, tpot)]
-    for title in [*titles, words.roofs_title([roof, roof])]:
+    titles = [roof_words.roof_title(roof, "en"), latency_words.tpot_title(tpot, "en")]
+    titles += [latency_words.ttft_title(ttft, "en"), latency_words.latency_title(ttft, tpot, "en")]
+    for title in [*titles, roof_words.roofs_title([roof, roof], "en")]:
         assert len(title) <= 75
     point = roof.paths[-1].asked
     assert f"{point.bound}-bound on {chip}" in titles[0]
@@ -555,7 +556,7 @@ def test_a_figure_that_fails_while_drawn_is_not_left_open(monkeypatch: pytest.Mo
     def fails(*_: object, **__: object) -> None:
         raise RuntimeError("drawing")
 
-    monkeypatch.setattr("roofline.views.plot.figures.letter_roof", fails)
+    monkeypatch.setattr("roofline.views.plot.roof_figure.letter_roof", fails)
     with pytest.raises(RuntimeError, match="drawing"):
         plot.roofline(deployment())
     assert not plt.get_fignums()

@@ -84,3 +84,41 @@ def test_names_at_the_ends_keep_their_distance() -> None:
     )
     assert len(heights) == 4
     assert np.diff(heights).min() > 0.02
+
+
+# one model, several batches
+
+
+def test_one_model_has_a_line_a_batch_and_its_weights_as_a_level() -> None:
+    m = rl.model("llama-3.1-8b")
+    ax: Any = rl.plot.kv_growth(m, batch=[1, 8, 64], hardware=rl.hardware("h100"))
+    lines = {str(line.get_label()): line for line in ax.lines}
+    for batch in (1, 8, 64):
+        contexts, gib = (np.asarray(v, dtype=float) for v in lines[f"batch {batch}"].get_data())
+        assert gib == pytest.approx(batch * contexts * 131072 / 2**30)  # 2 · 8 · 128 · 32 · 2 B a token
+    assert list(lines["weights"].get_ydata()) == pytest.approx([2 * 8_030_261_248 / 2**30] * 2)
+
+
+def test_marks_stand_where_the_cache_outgrows_the_weights() -> None:
+    """Llama-3.1-8B in bf16: 16,060,522,496 B over 131,072 B a token are 122,532 tokens of one sequence."""
+    ax: Any = rl.plot.kv_growth(rl.model("llama-3.1-8b"), batch=[1, 8])
+    (marks,) = [line for line in ax.lines if line.get_label() == "outgrows"]
+    assert list(marks.get_xdata()) == [122533.0, 15317.0]
+    assert ax.get_title(loc="left") == "At batch 8 the cache outgrows the weights at 15,317 tokens"
+    quarter: Any = rl.plot.kv_growth(rl.model("llama-3.1-8b"), weights="int8")
+    (mark,) = [line for line in quarter.lines if line.get_label() == "outgrows"]
+    assert mark.get_xdata()[0] < 122533 / 1.5
+
+
+@pytest.mark.parametrize(
+    ("models", "keywords", "told"),
+    [
+        (NAMES[:2], {"batch": [1, 8]}, "batch: expected one number where there are several models"),
+        (NAMES[:2], {"weights": "fp8"}, "weights: expected one model"),
+        (NAMES[:1], {"batch": [1, 2, 3, 4, 5, 6]}, "up to 5 for one model"),
+        (NAMES[:1], {"batch": 0}, "batch: expected a number >= 1"),
+    ],
+)
+def test_batches_and_weights_are_of_one_model(models: Any, keywords: dict[str, Any], told: str) -> None:
+    with pytest.raises(rl.SpecError, match=told):
+        rl.plot.kv_growth([rl.model(name) for name in models], **keywords)

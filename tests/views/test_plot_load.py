@@ -206,15 +206,6 @@ def test_a_workload_and_replicas_stand_in_the_second_line() -> None:
 # Chinese
 
 
-def test_every_word_is_there_in_both_languages() -> None:
-    english, chinese = (load_words.WORDS[lang] for lang in ("en", "zh"))
-    assert english.keys() == chinese.keys()
-    for name, text in chinese.items():
-        fields = {f for f in ("at", "knee", "most", "what", "share", "kind", "limit", "first", "last", "idle", "n")}
-        assert {f for f in fields if f"{{{f}}}" in text} == {f for f in fields if f"{{{f}}}" in english[name]}
-        assert not text.endswith(".")
-
-
 def test_chinese_says_the_same_numbers() -> None:
     found = load_points(along(), points(), SLO)
     for say in (load_words.load_title, lambda c, lang: load_words.load_short(c, "tpot", lang)):

@@ -27,6 +27,7 @@ COMMANDS = {
     "levers": "levers",
     "cost": "cost",
     "size": "size",
+    "sweep": "sweep",
     "accuracy": "accuracy",
     "compare": "compare",
     "calibrate": "calibrate",

@@ -24,12 +24,12 @@ from roofline.specs.model import Model
 from roofline.specs.plan import Plan
 from roofline.specs.slo import SLO
 from roofline.views.cli.common import Json, ModelName, Output, Search, print_json, say, whole
+from roofline.views.cli.lists import names_of, plans_of, wholes
 from roofline.views.cli.load import ArrivalsAsked, Cv, Load, Slo, WorkloadAsked, load_of, rates_of, slo_of
 from roofline.views.progress import progress
 
 __all__ = ["size"]
 
-_WAY = re.compile(r"(tp|pp|ep|dp|cp)([0-9]{1,4})")
 _LONG = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(s|min|h|d)")
 
 
@@ -90,7 +90,8 @@ def size(
     chips = [catalog.hardware(name, search=search or ()) for name in hardware]
     own = catalog.engine(engine, search=search or ())
     load = load_of(spec, workload=workload, prompt=prompt, output=output, cv=cv, arrivals=arrivals)
-    tried, formats = _plans(plans, spec), tuple(product(_names(weights), _names(kv)))
+    tried = usual_plans(spec) if plans is None else plans_of(plans)
+    formats = tuple(product(names_of(weights), names_of(kv)))
     if job is not None:
         _job(spec, chips, load, n=job, deadline=deadline, plans=tried, formats=formats, engine=own, json=json)
         return
@@ -100,18 +101,13 @@ def size(
     n_rows = whole(top, name="--top", most=1e5)
     found = _searched(
         len(chips) * len(tried) * len(formats), spec, hardware=chips, workload=load.workload, slo=promised, rate_per_s=at,
-        plans=tried, formats=formats, engine=own, batch_tokens=_counts(chunk, "--chunk"),
-        max_seqs=_counts(max_seqs, "--max-seqs"), split=split, price=_price(price),
-        simulate=whole(simulate, name="--simulate", least=0, most=100),
+        plans=tried, formats=formats, engine=own, batch_tokens=wholes(chunk, name="--chunk", most=1e6),
+        max_seqs=[None] if max_seqs is None else wholes(max_seqs, name="--max-seqs", most=1e6),
+        split=split, price=_price(price), simulate=whole(simulate, name="--simulate", least=0, most=100),
     )  # fmt: skip
     _say(spec, load, found, n_rows=n_rows, json=json, as_csv=as_csv)
     if check and found.best is None:
         raise typer.Exit(4)
-
-
-def _counts(text: str | None, name: str) -> list[int | None]:
-    """Numbers with commas between; none for the engine's own."""
-    return [None] if text is None else [whole(part, name=name, most=1e6) for part in text.split(",")]
 
 
 def _price(text: str) -> str:
@@ -150,34 +146,6 @@ def _say(spec: Model, load: Load, found: Sizing, *, n_rows: int, json: bool, as_
         from roofline.views.cli.sized import show
 
         show(spec, load, found, n_rows=n_rows)
-
-
-def _names(text: str | None) -> list[str | None]:
-    """Formats with commas between; none for the model's own."""
-    if text is None:
-        return [None]
-    names = [part.strip() for part in text.split(",")]
-    return [None if name in ("own", "auto") else name for name in names if name]
-
-
-def _plans(text: str | None, spec: Model) -> tuple[Plan, ...]:
-    """Layouts as people type them: tp4, tp2pp2, dp8ep8.
-
-    >>> from roofline.specs.catalog import model
-    >>> [plan.n_chips for plan in _plans("tp1,tp2pp2,4", model("llama-3.1-8b"))]
-    [1, 4, 4]
-    """
-    if text is None:
-        return usual_plans(spec)
-    found = []
-    for part in text.lower().replace(" ", "").split(","):
-        ways = (
-            {"tp": int(part)} if part.isdigit() and len(part) < 5 else {name: int(n) for name, n in _WAY.findall(part)}
-        )
-        if not ways or (not part.isdigit() and _WAY.sub("", part)):
-            raise SpecError(f"--plans: expected layouts such as tp1,tp2,tp4pp2 or dp8ep8, got {shorten(part)!r}")
-        found.append(Plan(**ways))
-    return tuple(found)
 
 
 def _content(spec: Model, load: Load, found: Sizing) -> dict[str, Any]:

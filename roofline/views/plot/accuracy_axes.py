@@ -6,16 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from roofline.evidence.accuracy import HELD_OUT, WHATS
-from roofline.evidence.accuracy.records import share, signed
-from roofline.views.plot.accuracy_points import FAMILIES, Points, Spread, median_error
-from roofline.views.plot.lettering import log_ticks, pick, times
+from roofline.evidence.accuracy import WHATS
+from roofline.views.plot.accuracy_points import Points, Spread
+from roofline.views.plot.accuracy_words import SAY, families_of, family_said, row_said
+from roofline.views.plot.lettering import log_ticks
 from roofline.views.plot.theme import Look, Theme, blend, dress
 
-__all__ = [
-    "draw_residuals", "draw_scatter", "held_out", "letter_residuals", "letter_scatter", "residuals_alt", "residuals_title",
-    "scatter_alt", "scatter_title",
-]  # fmt: skip
+__all__ = ["draw_residuals", "draw_scatter", "letter_residuals", "letter_scatter"]
 
 MARKERS = {"vLLM": "o", "TensorRT-LLM": "s", "llama.cpp": "^", "MLX": "D", "others": "v"}
 PHASE_MARKERS = {"ttft": "o", "tpot": "s", "e2e": "^"}
@@ -50,65 +47,37 @@ def draw_scatter(ax: Any, shown: Points, look: Look) -> None:
     band = blend(theme.grey, theme.ground, 0.22)
     ax.fill_between(line, line / shown.factor, line * shown.factor, color=band, linewidth=0.0, zorder=1, label="band")
     ax.plot(line, line, color=theme.ink, linewidth=0.9, zorder=2, label="equal")
-    for family in _families(shown):
+    for family in families_of(shown):
         mine = shown.families == family
         ax.plot(
             shown.measured_s[mine], shown.predicted_s[mine], linestyle="none", marker=MARKERS[family], markersize=3.2,
             markerfacecolor=_family_colour(family, theme), markeredgecolor=theme.ground, markeredgewidth=0.3, alpha=0.75,
             zorder=4, label=family,
         )  # fmt: skip
-    ax.set_xlabel("Measured (s)", fontsize=size.text, color=theme.ink)
-    ax.set_ylabel("Predicted (s)", fontsize=size.text, color=theme.ink)
+    ax.set_xlabel(SAY(look.lang, "measured"), fontsize=size.text, color=theme.ink)
+    ax.set_ylabel(SAY(look.lang, "predicted"), fontsize=size.text, color=theme.ink)
 
 
 def letter_scatter(ax: Any, shown: Points, look: Look) -> None:
     """The key of the engines where no point is (above the line of equality, at the left), the band at the right."""
     theme = look.theme
-    counts = {family: int(np.sum(shown.families == family)) for family in _families(shown)}
+    counts = {family: int(np.sum(shown.families == family)) for family in families_of(shown)}
     handles = [_mark(MARKERS[family], _family_colour(family, theme)) for family in counts]
-    names = [f"{family}, {n:,}" for family, n in counts.items()]
+    names = [SAY(look.lang, "count", name=family_said(family, look.lang), n=f"{n:,}") for family, n in counts.items()]
     ax.legend(
         handles, names, loc="upper left", fontsize=look.size.note, frameon=False, labelcolor=theme.ink,
         handletextpad=0.2, borderaxespad=0.2, labelspacing=0.3,
     )  # fmt: skip
     ax.annotate(
-        f"grey: measured ×/÷ {shown.factor:.2f},\nholds 80 % of the points", (0.985, 0.02), xycoords="axes fraction",
+        SAY(look.lang, "band", factor=f"{shown.factor:.2f}"), (0.985, 0.02), xycoords="axes fraction",
         ha="right", va="bottom", **look.text | {"fontsize": look.size.note}, zorder=6,
     )  # fmt: skip
-
-
-def _families(shown: Points) -> list[str]:
-    return [family for family in FAMILIES if np.any(shown.families == family)]
 
 
 def _mark(marker: str, colour: str) -> Any:
     from matplotlib.lines import Line2D
 
     return Line2D([], [], linestyle="none", marker=marker, markersize=4.0, color=colour)
-
-
-def scatter_title(shown: Points) -> str:
-    """What the figure finds: how far half and nine in ten of the estimates are off."""
-    off = np.abs(shown.ratios - 1.0)
-    half, most = share(float(np.median(off))), share(float(np.quantile(off, 0.9)))
-    return pick(f"Half of the estimates are within {half}, nine in ten within {most}", f"Half are within {half}")
-
-
-def held_out(shown: Points) -> str:
-    """Second line: what was held out, of how many figures, and the bias."""
-    kinds = "TTFT, TPOT and whole requests" if shown.what is None else WHATS[shown.what]
-    said = HELD_OUT[shown.regime] + ("" if shown.regime == "in-sample" else " held out")
-    bias = signed(float(np.median(shown.ratios)) - 1.0)
-    return f"{kinds}, {said} · {len(shown.rows):,} published figures · bias {bias}"
-
-
-def scatter_alt(shown: Points) -> str:
-    """The figure in words."""
-    listed = "; ".join(f"{f} {share(median_error(shown.ratios[shown.families == f]))}" for f in _families(shown))
-    return (
-        f"Predicted against measured seconds on equal log axes; {held_out(shown)}. {scatter_title(shown)}. "
-        f"A band of {shown.factor:.2f} up and down holds 80 % of the points. Median error by engine: {listed}."
-    )
 
 
 # residuals
@@ -130,10 +99,12 @@ def draw_residuals(ax: Any, found: tuple[Spread, ...], look: Look) -> None:
     ax.axvline(1.0, color=theme.ink, linewidth=0.9, zorder=2)
     for i, spread in enumerate(found):
         _draw_row(ax, i, spread, theme)
-    names = [f"{spread.name}, {len(spread.all):,}" for spread in found]
+    names = [
+        SAY(look.lang, "count", name=row_said(spread.name, look.lang), n=f"{len(spread.all):,}") for spread in found
+    ]
     ax.set_yticks(range(len(found)), names, fontsize=min(size.text, size.note + 0.5))
     ax.tick_params(axis="y", length=0.0)
-    ax.set_xlabel("Predicted / measured", fontsize=size.text, color=theme.ink)
+    ax.set_xlabel(SAY(look.lang, "ratio"), fontsize=size.text, color=theme.ink)
 
 
 def _draw_row(ax: Any, i: int, spread: Spread, theme: Theme) -> None:
@@ -156,30 +127,9 @@ def letter_residuals(ax: Any, found: tuple[Spread, ...], look: Look) -> None:
     """The key of the kinds, below the last row."""
     theme = look.theme
     present = [what for what in WHATS if any(what in spread.ratios for spread in found)]
-    names = {"ttft": "TTFT", "tpot": "TPOT", "e2e": "whole requests"}
+    names = {what: SAY(look.lang, what) for what in WHATS}
     ax.legend(
         [_mark(PHASE_MARKERS[what], _phase_colour(what, theme)) for what in present], [names[what] for what in present],
         loc="lower right", ncols=3, fontsize=look.size.note, frameon=False, labelcolor=theme.ink, handletextpad=0.1,
         borderaxespad=0.1, borderpad=0.1, columnspacing=1.0,
     )  # fmt: skip
-
-
-def residuals_title(found: tuple[Spread, ...]) -> str:
-    """What the figure finds: the name that is off least, and the one that is off most, of those with ten figures or more."""
-    known = [spread for spread in found if len(spread.all) >= 10] or list(found)
-    best, worst = known[0], known[-1]
-    if best is worst:
-        return pick(f"Half of {best.name} is within {share(median_error(best.all))}")
-    near, far = share(median_error(best.all)), share(median_error(worst.all))
-    return pick(f"Median error from {near} ({best.name}) to {far} ({worst.name})", f"Median error from {near} to {far}")
-
-
-def residuals_alt(found: tuple[Spread, ...], shown: Points, by: str) -> str:
-    """The figure in words."""
-    listed = "; ".join(
-        f"{s.name} {share(median_error(s.all))} of {len(s.all):,}, middle {times(s.quantiles[2])}" for s in found
-    )
-    return (
-        f"Predicted over measured by {by}, a box for the middle half of each and a line for the middle 80 %; "
-        f"{held_out(shown)}. {residuals_title(found)}. Median error: {listed}."
-    )

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from roofline.errors import SpecError, did_you_mean, shown
 from roofline.evidence.accuracy import BYS, By
 from roofline.views.plot import accuracy_axes as drawing
+from roofline.views.plot import accuracy_words as words
 from roofline.views.plot.accuracy_points import points, spreads
-from roofline.views.plot.compose import Headline, Panel, axes_given, compose
-from roofline.views.plot.theme import Look, size_named, styled, theme_named
+from roofline.views.plot.compose import Panel, alone
+from roofline.views.plot.theme import LangName, SizeName, ThemeName, look_named
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = ["predicted_against_measured", "residuals"]
 
-TRUST = "predicted by what was fitted without them"
-FITTED = "predicted by what was fitted to them"
 Regime = Literal["in-sample", "model", "tp", "hardware", "engine"]
 ROW = 0.17  # of residuals [inch]
 AROUND = 1.25  # what a figure of residuals has besides rows [inch]
@@ -29,8 +28,9 @@ def predicted_against_measured(
     regime: Regime = "model",
     what: Literal["ttft", "tpot", "e2e"] | None = None,
     *,
-    theme: Literal["light", "dark"] = "light",
-    size: Literal["page", "column", "slide"] = "page",
+    lang: LangName = "en",
+    theme: ThemeName = "light",
+    size: SizeName = "page",
 ) -> Axes:
     """Every packaged measurement of a static batch against what was predicted of it by what was fitted without it.
 
@@ -42,6 +42,7 @@ def predicted_against_measured(
         What was held out.
     what : "ttft", "tpot" or "e2e", optional
         Only these; all by default.
+    lang : "en" or "zh"
     theme : "light" or "dark"
     size : "page" (7.2 × 4.6 in), "column" (3.5 × 2.8) or "slide" (10 × 5.6)
 
@@ -58,19 +59,20 @@ def predicted_against_measured(
     True
     >>> plt.close(ax.figure)
     """
-    look = Look(theme=theme_named(theme), size=size_named(size))
+    look = look_named(theme=theme, size=size, lang=lang)
     found = points(regime=regime, what=what)
-    title = drawing.scatter_title(found)
+    title = words.scatter_title(found, lang)
     panel = Panel(
-        title=_whole(title),
-        short=_whole(title),
-        line=_whole(drawing.held_out(found)),
+        title=title,
+        short=title,
+        line=words.held_out(found, lang),
         frame=found.to_frame(),
-        alt=drawing.scatter_alt(found),
+        alt=words.scatter_alt(found, lang),
         draw=lambda axes, look: drawing.draw_scatter(axes, found, look),
         letter=lambda axes, look: drawing.letter_scatter(axes, found, look),
     )
-    return _alone(panel, ax, look, regime)
+    only: Axes = alone(panel, ax, look, words.trust(regime, lang))
+    return only
 
 
 def residuals(
@@ -78,8 +80,9 @@ def residuals(
     by: By = "hardware",
     regime: Regime = "model",
     *,
-    theme: Literal["light", "dark"] = "light",
-    size: Literal["page", "column", "slide"] = "page",
+    lang: LangName = "en",
+    theme: ThemeName = "light",
+    size: SizeName = "page",
 ) -> Axes:
     """Predicted over measured of every packaged measurement of a static batch, a row for each engine, machine or phase.
 
@@ -90,6 +93,7 @@ def residuals(
     by : "engine", "hardware" (its class), "chip", "phase" or "group" (an engine on a machine)
     regime : "in-sample", "model", "tp", "hardware" or "engine"
         What was held out.
+    lang : "en" or "zh"
     theme : "light" or "dark"
     size : "page" (7.2 in wide), "column" (3.5) or "slide" (10)
 
@@ -110,29 +114,17 @@ def residuals(
         raise SpecError(f"by: expected {', '.join(BYS)}, got {shown(by)}{did_you_mean(str(by), BYS)}")
     found = points(regime=regime)
     rows = spreads(found, by)
-    given = size_named(size)
-    high = replace(given, height=max(given.height, AROUND + ROW * len(rows) * given.text / 8.0))
-    title = drawing.residuals_title(rows)
+    look = look_named(theme=theme, size=size, lang=lang)
+    high = max(look.size.height, AROUND + ROW * len(rows) * look.size.text / 8.0)
+    title = words.residuals_title(rows, lang)
     panel = Panel(
-        title=_whole(title),
-        short=_whole(title),
-        line=_whole(drawing.held_out(found)),
+        title=title,
+        short=title,
+        line=words.held_out(found, lang),
         frame=found.to_frame(),
-        alt=drawing.residuals_alt(rows, found, by),
+        alt=words.residuals_alt(rows, found, by, lang),
         draw=lambda axes, look: drawing.draw_residuals(axes, rows, look),
         letter=lambda axes, look: drawing.letter_residuals(axes, rows, look),
     )
-    return _alone(panel, ax, Look(theme=theme_named(theme), size=high), regime)
-
-
-def _whole(text: str) -> str:
-    """Numbers that keep their unit when a line breaks."""
-    return text.replace(" %", "\N{NO-BREAK SPACE}%")
-
-
-def _alone(panel: Panel, ax: Any, look: Look, regime: str) -> Axes:
-    headline = Headline(title="", line="", trust=FITTED if regime == "in-sample" else TRUST)
-    with styled(look):
-        axes = compose([panel], headline=headline, given=axes_given(ax, 1), look=look)
-    only: Axes = axes[0]
+    only: Axes = alone(panel, ax, replace(look, size=replace(look.size, height=high)), words.trust(regime, lang))
     return only

@@ -12,10 +12,10 @@ from typing import Any
 
 from roofline.errors import SpecError
 from roofline.views.plot.header import align_head, band, fit_names, head
-from roofline.views.plot.theme import Look, new_panels
+from roofline.views.plot.theme import Look, new_panels, styled
 from roofline.views.plot.words import TRUST, footer
 
-__all__ = ["Headline", "Panel", "axes_given", "compose"]
+__all__ = ["Headline", "Panel", "alone", "axes_given", "compose"]
 
 NARROW = 4.0  # panels under this width say the least [inch]
 
@@ -76,6 +76,14 @@ def compose(
         _close(axes[0])
         raise
     return axes
+
+
+def alone(panel: Panel, ax: Any, look: Look, trust: str = TRUST, *, has_lanes: bool = False) -> Any:
+    """The Axes of one panel."""
+    headline = Headline(title="", line="", trust=trust)
+    with styled(look):
+        axes = compose([panel], headline=headline, given=axes_given(ax, 1), look=look, has_lanes=has_lanes)
+    return axes[0]
 
 
 def _close(ax: Any) -> None:

@@ -7,16 +7,14 @@ from typing import Any
 import numpy as np
 
 from roofline.units import format_si
-from roofline.views.plot import words
 from roofline.views.plot.eager_points import EagerCurves
+from roofline.views.plot.eager_words import SAY
 from roofline.views.plot.latency_points import Floats
-from roofline.views.plot.lettering import Label, Obstacles, log_ticks, pick, place, sig, times
+from roofline.views.plot.lettering import Label, Obstacles, log_ticks, place, sig, times
 from roofline.views.plot.theme import Look, blend, dress
+from roofline.views.plot.words import memory_word
 
-__all__ = [
-    "bytes_alt", "bytes_short", "draw_bytes", "draw_intensity", "eager_line", "eager_title", "intensity_alt",
-    "intensity_short", "letter_bytes", "letter_intensity",
-]  # fmt: skip
+__all__ = ["draw_bytes", "draw_intensity", "letter_bytes", "letter_intensity"]
 
 GB = 1e9
 ASKED = 7.5  # the marks at the prompt asked for [pt]
@@ -45,15 +43,18 @@ def draw_bytes(ax: Any, curves: EagerCurves, look: Look) -> None:
     low, high = curves.value("flash_hbm_bytes") / GB, curves.value("eager_hbm_bytes") / GB
     _arrow(ax, curves.asked, low, high, look)
     _lines(ax, curves, {"flash": flash, "eager": eager}, {"flash": low, "eager": high}, look)
-    ax.set_ylabel(f"{_sentence(words.memory_word(curves.deployment.hardware))} traffic of the prefill (GB)")
+    memory = memory_word(curves.deployment.hardware, look.lang)
+    ax.set_ylabel(SAY(look.lang, "y_bytes", memory=memory[:1].upper() + memory[1:]))
 
 
 def letter_bytes(ax: Any, curves: EagerCurves, look: Look) -> None:
     """The bytes of either at the prompt asked for, and how many times one is the other."""
     low, high = curves.value("flash_hbm_bytes"), curves.value("eager_hbm_bytes")
     labels = [
-        Label(text=f"eager {format_si(high, 'B')}", x=curves.asked, y=high / GB, first="above left"),
-        Label(text=f"flash {format_si(low, 'B')}", x=curves.asked, y=low / GB, first="below right"),
+        Label(
+            text=SAY(look.lang, "eager", value=format_si(high, "B")), x=curves.asked, y=high / GB, first="above left"
+        ),
+        Label(text=SAY(look.lang, "flash", value=format_si(low, "B")), x=curves.asked, y=low / GB, first="below right"),
     ]
     middle, factor = float(low**0.38 * high**0.62) / GB, curves.value("bytes_factor")
     if factor >= LEAST_ARROW:
@@ -74,15 +75,15 @@ def draw_intensity(ax: Any, curves: EagerCurves, look: Look) -> None:
     low, high = curves.value("eager_intensity"), curves.value("flash_intensity")
     _arrow(ax, curves.asked, high, low, look)
     _lines(ax, curves, {"flash": flash, "eager": eager}, {"flash": high, "eager": low}, look)
-    ax.set_ylabel("Intensity of the prefill (FLOP/B)")
+    ax.set_ylabel(SAY(look.lang, "y_intensity"))
 
 
 def letter_intensity(ax: Any, curves: EagerCurves, look: Look) -> None:
     """The intensity of either at the prompt asked for, and the ridge."""
     low, high = curves.value("eager_intensity"), curves.value("flash_intensity")
     labels = [
-        Label(text=f"flash {sig(high)}", x=curves.asked, y=high, first="above left"),
-        Label(text=f"eager {sig(low)}", x=curves.asked, y=low, first="below left"),
+        Label(text=SAY(look.lang, "flash", value=sig(high)), x=curves.asked, y=high, first="above left"),
+        Label(text=SAY(look.lang, "eager", value=sig(low)), x=curves.asked, y=low, first="below left"),
     ]
     around = _around(ax, curves)
     _letter_ridge(ax, curves.along.ridge, around, look)
@@ -91,10 +92,14 @@ def letter_intensity(ax: Any, curves: EagerCurves, look: Look) -> None:
 
 def _letter_ridge(ax: Any, ridge: float, around: Obstacles, look: Look) -> None:
     """Its value where that covers least; what binds on either side of it, where that covers nothing."""
-    tries = [_at_ridge(ax, (f"ridge {sig(ridge)}",), ridge, x, "normal", look) for x in (0.0, 1.0, 0.5)]
+    tries = [
+        _at_ridge(ax, (SAY(look.lang, "ridge", at=sig(ridge)),), ridge, x, "normal", look) for x in (0.0, 1.0, 0.5)
+    ]
     best = min(tries, key=lambda texts: _covered(texts, around))
     _keep(best, tries, around)
-    pairs = [_at_ridge(ax, ("compute-bound", "memory-bound"), ridge, x, "italic", look) for x in (1.0, 0.0, 0.5)]
+    both = (SAY(look.lang, "compute_bound"), SAY(look.lang, "memory_bound"))
+    style = "italic" if look.lang == "en" else "normal"
+    pairs = [_at_ridge(ax, both, ridge, x, style, look) for x in (1.0, 0.0, 0.5)]
     clear = [texts for texts in pairs if _covered(texts, around) == 0.0]
     _keep(clear[0] if clear else [], pairs, around)
 
@@ -133,7 +138,7 @@ def _scales(ax: Any, curves: EagerCurves, heights: tuple[float, float], look: Lo
     ax.set(xscale="log", yscale="log", xlim=(xs[0] / 1.15, xs[-1] * 1.15), ylim=heights)
     log_ticks(ax.xaxis, *ax.get_xlim())
     log_ticks(ax.yaxis, *ax.get_ylim())
-    ax.set_xlabel("Prompt tokens", fontsize=look.size.text, color=look.theme.ink)
+    ax.set_xlabel(SAY(look.lang, "x"), fontsize=look.size.text, color=look.theme.ink)
     ax.yaxis.label.set(fontsize=look.size.text, color=look.theme.ink)
 
 
@@ -190,79 +195,4 @@ def _end(ax: Any, curves: EagerCurves, look: Look) -> list[Label]:
     if not ends or look.size.name == "column":
         return []
     (x,), (y,) = ends[0].get_data()
-    return [Label(text="scores\nfill memory", x=float(x), y=float(y), first="right", is_optional=True)]
-
-
-def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:]
-
-
-# Words
-
-
-def eager_title(curves: EagerCurves) -> str:
-    """The finding across both panels."""
-    tokens = f"{curves.asked:,.0f} tokens"
-    if curves.value("score_bytes") <= 0.0:
-        return pick(f"{curves.deployment.model.id} has no scores to move: FlashAttention changes nothing")
-    if curves.asked > curves.fits_until and curves.short_by_bytes <= 0.0:
-        needed = format_si(curves.value("score_matrix_bytes"), "B")
-        return pick(
-            f"Without FlashAttention {tokens} need {needed} for one layer's scores", f"Scores need {needed} a layer"
-        )
-    factor = curves.value("bytes_factor")
-    more = f"{times(factor)} the bytes" if factor >= 1.1 else f"{100.0 * (factor - 1.0):.1f} % more bytes"
-    return pick(
-        f"Without FlashAttention, reading {tokens} moves {more}", f"Without FlashAttention a prefill moves {more}"
-    )
-
-
-def eager_line(curves: EagerCurves, shape: str) -> str:
-    """Second line: the subject, and where eager ends."""
-    end = 0.0 < curves.fits_until < curves.prompts[-1]
-    said = f"eager fits up to {curves.fits_until:,.0f} tokens" if end else ""
-    return " · ".join(part for part in (words.subject(curves.deployment, shape, curves.short_by_bytes), said) if part)
-
-
-def bytes_short(curves: EagerCurves) -> str:
-    """The finding of the bytes, among others."""
-    scores, rest = curves.value("score_bytes"), curves.value("flash_hbm_bytes")
-    return f"{format_si(scores, 'B')} of scores on top of {format_si(rest, 'B')}"
-
-
-def intensity_short(curves: EagerCurves) -> str:
-    """The finding of the intensities: which side of the ridge either stands on."""
-    flash, eager, ridge = curves.value("flash_intensity"), curves.value("eager_intensity"), curves.along.ridge
-    if flash >= ridge > eager:
-        return "Intensity drops below the ridge"
-    if flash < ridge:
-        return "Intensity is below the ridge anyway"
-    return f"Intensity drops from {sig(flash)} to {sig(eager)}" if eager < flash else "Intensity is the same"
-
-
-def bytes_alt(curves: EagerCurves) -> str:
-    """A paragraph that says what the panel of bytes shows."""
-    flash, eager = (format_si(curves.value(f"{k}_hbm_bytes"), "B") for k in ("flash", "eager"))
-    masked = curves.value("masked_score_bytes") / max(curves.value("score_bytes"), 1.0)
-    end = ""
-    if not curves.fits.all():
-        end = f" Beyond {curves.fits_until:,.0f} tokens the scores of one layer do not fit in memory."
-    return (
-        f"Memory traffic of a prefill against prompt length, log-log, batch {curves.batch:.0f}, with FlashAttention and "
-        f"without. {eager_title(curves)}: {eager} in place of {flash} at {curves.asked:,.0f} tokens; "
-        f"{format_si(curves.value('score_bytes'), 'B')} are score matrices, {100.0 * masked:.0f} % of that masked out."
-        f"{end} {words.sentence(words.trust_of(curves.deployment))}"
-    )
-
-
-def intensity_alt(curves: EagerCurves) -> str:
-    """A paragraph that says what the panel of intensities shows."""
-    ridge = curves.along.ridge
-    flash, eager = (sig(curves.value(f"{k}_intensity")) for k in ("flash", "eager"))
-    best = int(np.argmax(np.where(curves.is_drawn, curves.of("eager_intensity"), 0.0)))
-    return (
-        f"Arithmetic intensity of the same prefill against prompt length, log-log, with the ridge at {sig(ridge)} FLOP/B. "
-        f"At {curves.asked:,.0f} tokens {flash} FLOP/B with FlashAttention and {eager} without. With it the intensity grows "
-        f"with the prompt; without, it is highest at about {curves.prompts[best]:,.0f} tokens "
-        f"({sig(float(curves.of('eager_intensity')[best]))}). {words.sentence(words.trust_of(curves.deployment))}"
-    )
+    return [Label(text=SAY(look.lang, "end"), x=float(x), y=float(y), first="right", is_optional=True)]

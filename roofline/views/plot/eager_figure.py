@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
-from roofline.answers.prediction import Prediction
-from roofline.errors import SpecError
-from roofline.specs.deployment import Deployment
 from roofline.views.plot import eager_axes as drawing
+from roofline.views.plot import eager_words as words
 from roofline.views.plot.compose import Headline, Panel, axes_given, compose
 from roofline.views.plot.eager_points import BYTES_DRAWN, INTENSITY_DRAWN, EagerCurves, eager_curves
-from roofline.views.plot.request import Subject, subjects
-from roofline.views.plot.theme import Look, size_named, styled, theme_named
-from roofline.views.plot.words import trust_of
+from roofline.views.plot.request import Subject, one_deployment
+from roofline.views.plot.theme import LangName, SizeName, ThemeName, look_named, styled
+from roofline.views.plot.words import request_said, trust_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,8 +28,9 @@ def without_flash(
     prompt_tokens: Any = None,
     batch: Any = None,
     ax: Sequence[Axes] | None = None,
-    theme: Literal["light", "dark"] = "light",
-    size: Literal["page", "column", "slide"] = "page",
+    lang: LangName = "en",
+    theme: ThemeName = "light",
+    size: SizeName = "page",
 ) -> tuple[Axes, Axes]:
     """A prefill with FlashAttention and without (eager): bytes moved against the prompt, and intensity against the ridge.
 
@@ -47,6 +47,7 @@ def without_flash(
         The prompt to mark, 8192 by default, and prompts read together, 1 [token, 1].
     ax : two Axes, optional
         Bytes, intensity.
+    lang : "en" or "zh"
     theme : "light" or "dark"
     size : "page" (7.2 × 4.6 in), "column" (3.5 × 2.8 a panel, one above the other) or "slide" (10 × 5.6)
 
@@ -64,45 +65,41 @@ def without_flash(
     --------
     >>> import matplotlib.pyplot as plt
     >>> from roofline.specs.catalog import hardware, model
+    >>> from roofline.specs.deployment import Deployment
     >>> d = Deployment(model=model("llama-3.1-8b"), hardware=hardware("h100-sxm-80gb"))
     >>> moved, intensity = without_flash(d)
     >>> intensity.get_title(loc="left")
     'Intensity drops below the ridge'
     >>> plt.close(moved.figure)
     """
-    look = Look(theme=theme_named(theme), size=size_named(size))
+    look = look_named(theme=theme, size=size, lang=lang)
     given = axes_given(ax, 2)
-    if not isinstance(deployment, (Deployment, Prediction)):
-        raise SpecError(f"plot: expected one Deployment or Prediction, got {deployment!r:.60}")
-    ((subject, request),), _ = subjects(
-        deployment, prompt_tokens=prompt_tokens, output_tokens=None, context_tokens=None, batch=batch, usual=USUAL
-    )
+    subject, request = one_deployment(deployment, prompt_tokens=prompt_tokens, batch=batch, usual=USUAL)
     curves = eager_curves(subject, request)
-    shape = f"prompt {request.prompt_tokens:.0f}, batch {request.batch:.0f}"
-    line = drawing.eager_line(curves, shape)
-    headline = Headline(title=drawing.eager_title(curves), line=line, trust=trust_of(curves.deployment))
+    line = words.eager_line(curves, request_said(replace(request, output_tokens=None, context_tokens=None), lang), lang)
+    headline = Headline(title=words.eager_title(curves, lang), line=line, trust=trust_of(curves.deployment, lang=lang))
     with styled(look):
-        axes = compose(_panels(curves, line), headline=headline, given=given, look=look)
+        axes = compose(_panels(curves, line, lang), headline=headline, given=given, look=look)
     return axes[0], axes[1]
 
 
-def _panels(curves: EagerCurves, line: str) -> list[Panel]:
+def _panels(curves: EagerCurves, line: str, lang: LangName) -> list[Panel]:
     return [
         Panel(
-            title=drawing.eager_title(curves),
-            short=drawing.bytes_short(curves),
+            title=words.eager_title(curves, lang),
+            short=words.bytes_short(curves, lang),
             line=line,
             frame=curves.to_frame(BYTES_DRAWN),
-            alt=drawing.bytes_alt(curves),
+            alt=words.bytes_alt(curves, lang),
             draw=lambda axes, look: drawing.draw_bytes(axes, curves, look),
             letter=lambda axes, look: drawing.letter_bytes(axes, curves, look),
         ),
         Panel(
-            title=drawing.intensity_short(curves),
-            short=drawing.intensity_short(curves),
+            title=words.intensity_short(curves, lang),
+            short=words.intensity_short(curves, lang),
             line=line,
             frame=curves.to_frame(INTENSITY_DRAWN),
-            alt=drawing.intensity_alt(curves),
+            alt=words.intensity_alt(curves, lang),
             draw=lambda axes, look: drawing.draw_intensity(axes, curves, look),
             letter=lambda axes, look: drawing.letter_intensity(axes, curves, look),
         ),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 from roofline.answers.eager import WithoutFlash, without_flash
 from roofline.answers.memory import memory
 from roofline.specs.deployment import Deployment
-from roofline.views.plot.latency_points import Floats
+from roofline.views.plot.latency_points import Floats, last_whole
 from roofline.views.plot.request import Request
 
 __all__ = ["BYTES_DRAWN", "INTENSITY_DRAWN", "EagerCurves", "eager_curves"]
@@ -89,7 +88,7 @@ def eager_curves(deployment: Deployment, request: Request) -> EagerCurves:
         prompts=prompts,
         along=along,
         fits=fits,
-        fits_until=_last(prompts, fits, room),
+        fits_until=last_whole(prompts, fits, room),
         asked=asked,
         at=without_flash(deployment, prompt_tokens=asked, batch=batch),
         short_by_bytes=float(held.short_by_bytes),
@@ -102,14 +101,3 @@ def _scores_fit(deployment: Deployment, answer: WithoutFlash, request: Request) 
         deployment, context_tokens=answer.prompt_tokens, batch=answer.batch, memory_tokens=request.memory_tokens
     )
     return np.asarray(held.used_bytes_per_chip + answer.score_matrix_bytes <= held.capacity_bytes)
-
-
-def _last(prompts: Floats, fits: NDArray[np.bool_], room: Callable[[Floats], NDArray[np.bool_]]) -> float:
-    """The last whole prompt that fits: found on the grid, then among the lengths it skipped; 0 where none does."""
-    if not fits.any():
-        return 0.0
-    i = int(np.flatnonzero(fits)[-1])
-    if i == len(prompts) - 1:
-        return float(prompts[i])
-    between = np.arange(prompts[i], prompts[i + 1])
-    return float(between[np.flatnonzero(room(between))[-1]])

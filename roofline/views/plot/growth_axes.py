@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from roofline.units import format_bytes
-from roofline.views.plot.growth_points import KINDS, Growth, GrowthLine
-from roofline.views.plot.lettering import log_ticks, pick, plain, width_pt
-from roofline.views.plot.theme import Look, Theme, dress
+from roofline.views.plot.growth_points import KINDS, Growth
+from roofline.views.plot.growth_words import SAY, name_of
+from roofline.views.plot.lettering import Label, Obstacles, log_ticks, place, plain, width_pt
+from roofline.views.plot.theme import Look, Theme, blend, dress
 
-__all__ = ["draw_growth", "growth_alt", "growth_line", "growth_title", "letter_growth"]
+__all__ = ["draw_growth", "letter_growth"]
 
 GIB = 2.0**30
 DASHES: dict[str, Any] = {
@@ -36,6 +37,7 @@ def draw_growth(ax: Any, shown: Growth, look: Look) -> None:
     first, last = float(shown.lines[0].contexts[0]), max(float(line.contexts[-1]) for line in shown.lines)
     values = np.concatenate([line.kept_bytes for line in shown.lines])
     levels = [chip.memory_bytes for chip in shown.chips]
+    levels += [] if shown.weight_bytes is None else [shown.weight_bytes]
     kept = values[values > 0.0]
     low, high = (float(kept.min()), float(kept.max())) if kept.size else (GIB, GIB)
     ax.set(xscale="log", yscale="log", xlim=(first, last * (last / first) ** _names_share(shown, look)))
@@ -51,11 +53,13 @@ def draw_growth(ax: Any, shown: Growth, look: Look) -> None:
         ax.axhline(
             chip.memory_bytes / GIB, color=theme.ink, linewidth=0.9, linestyle=(0, (2, 2)), label=chip.id, zorder=2
         )
-    for line in shown.lines:
-        colour, ys = _colour(line.kind, theme), line.kept_bytes / GIB
+    _draw_weights(ax, shown, look)
+    for colour, line in zip(_colours(shown, theme), shown.lines, strict=True):
+        ys = line.kept_bytes / GIB
         ax.plot(
-            line.contexts, ys, color=colour, linewidth=1.6, linestyle=DASHES[line.kind], zorder=4, label=line.model.id
-        )
+            line.contexts, ys, color=colour, linewidth=1.6, linestyle=DASHES[line.kind], zorder=4,
+            label=name_of(line, shown, "en"),
+        )  # fmt: skip
         ax.plot(
             line.contexts[-1:],
             ys[-1:],
@@ -66,13 +70,36 @@ def draw_growth(ax: Any, shown: Growth, look: Look) -> None:
             zorder=5,
             label="end",
         )
-    ax.set_xlabel("Context (tokens a sequence)", fontsize=size.text, color=theme.ink)
-    ax.set_ylabel("Cache and state (GiB)", fontsize=size.text, color=theme.ink)
+    ax.set_xlabel(SAY(look.lang, "x"), fontsize=size.text, color=theme.ink)
+    ax.set_ylabel(SAY(look.lang, "y"), fontsize=size.text, color=theme.ink)
+
+
+def _colours(shown: Growth, theme: Theme) -> list[str]:
+    """A colour a kind; of one model, the larger the batch the stronger."""
+    colours = [_colour(line.kind, theme) for line in shown.lines]
+    if len(shown.batches) == 1:
+        return colours
+    shares = np.linspace(0.55, 1.0, len(colours))
+    return [blend(colour, theme.ground, float(share)) for colour, share in zip(colours, shares, strict=True)]
+
+
+def _draw_weights(ax: Any, shown: Growth, look: Look) -> None:
+    """The weights as a grey level, and where each line passes it."""
+    if shown.weight_bytes is None:
+        return
+    y, theme = shown.weight_bytes / GIB, look.theme
+    ax.axhline(y, color=theme.grey, linewidth=1.2, zorder=2, label="weights")
+    crossed = [line.outgrows for line in shown.lines if line.outgrows is not None]
+    if crossed:
+        ax.plot(
+            crossed, [y] * len(crossed), linestyle="none", marker="D", markersize=4.5, color=theme.ink, zorder=6,
+            label="outgrows",
+        )  # fmt: skip
 
 
 def _names_share(shown: Growth, look: Look) -> float:
     """The room right of the lines that their names take, as a share of the lines' own width."""
-    names = max(width_pt(line.model.id, size=look.size.note) for line in shown.lines) + 24.0
+    names = max(width_pt(name_of(line, shown, look.lang), size=look.size.note) for line in shown.lines) + 24.0
     return names / (look.size.width * 72.0 * 0.88 - names)
 
 
@@ -86,29 +113,61 @@ def letter_growth(ax: Any, shown: Growth, look: Look) -> None:
     placed = _spread(wanted, step=step, low=frame.y0, high=frame.y1)
     last = max(float(line.contexts[-1]) for line in shown.lines)
     x = (float(ax.transData.transform((last, 1.0))[0]) - frame.x0) / frame.width + 0.025
+    colours = dict(zip(map(id, shown.lines), _colours(shown, theme), strict=True))
     for line, y in zip(ends, placed, strict=True):
+        colour = colours[id(line)]
         ax.annotate(
-            f"{line.model.id}", (float(line.contexts[-1]), float(line.kept_bytes[-1]) / GIB),
+            name_of(line, shown, look.lang), (float(line.contexts[-1]), float(line.kept_bytes[-1]) / GIB),
             xytext=(x, (y - frame.y0) / frame.height), textcoords="axes fraction", va="center", ha="left",
-            annotation_clip=False, fontsize=look.size.note, color=_colour(line.kind, theme),
+            annotation_clip=False, fontsize=look.size.note, color=theme.ink,
             bbox={"facecolor": theme.ground, "edgecolor": "none", "pad": 0.6}, zorder=8,
-            arrowprops={"arrowstyle": "-", "color": _colour(line.kind, theme), "linewidth": 0.5, "alpha": 0.7,
+            arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.5, "alpha": 0.7,
                         "shrinkA": 0, "shrinkB": 2},
         )  # fmt: skip
-    chips = sorted(shown.chips, key=lambda chip: chip.memory_bytes)
-    levels = [float(ax.transData.transform((1.0, chip.memory_bytes / GIB))[1]) + 0.6 * step for chip in chips]
-    for chip, y in zip(chips, _spread(levels, step=step, low=frame.y0, high=frame.y1 - 0.5 * step), strict=True):
-        name = chip.id if look.size.name == "column" else f"{chip.id}, {format_bytes(chip.memory_bytes)}"
-        ax.annotate(
-            name, (0.015, (y - frame.y0) / frame.height), xycoords="axes fraction", va="center", ha="left",
-            **look.text | {"fontsize": look.size.note}, zorder=6,
-            bbox={"facecolor": theme.ground, "edgecolor": "none", "pad": 0.4},
-        )  # fmt: skip
-    if look.size.name == "column":
+    _letter_levels(ax, shown, step, look)
+    _letter_outgrown(ax, shown, look)
+    if look.size.name == "column" or len(shown.lines) == 1 or len(shown.batches) > 1:
         return
     present = [kind for kind in KINDS if any(line.kind == kind for line in shown.lines)]
     handles = [_sample(ax, kind, theme) for kind in present]
     ax.legend(handles, present, loc="lower right", fontsize=look.size.note, frameon=False, labelcolor=theme.ink)
+
+
+def _letter_levels(ax: Any, shown: Growth, step: float, look: Look) -> None:
+    """Names of the chips, and of the weights, over their levels at the left."""
+    frame = ax.get_window_extent()
+    levels = [
+        (chip.memory_bytes, chip.id if look.size.name == "column" else f"{chip.id}, {format_bytes(chip.memory_bytes)}")
+        for chip in shown.chips
+    ]
+    if shown.weight_bytes is not None:
+        levels.append((shown.weight_bytes, SAY(look.lang, "weights", bytes=format_bytes(shown.weight_bytes))))
+    levels.sort()
+    wanted = [float(ax.transData.transform((1.0, held / GIB))[1]) + 0.6 * step for held, _ in levels]
+    placed = _spread(wanted, step=step, low=frame.y0, high=frame.y1 - 0.5 * step)
+    for (_, name), y in zip(levels, placed, strict=True):
+        ax.annotate(
+            name, (0.015, (y - frame.y0) / frame.height), xycoords="axes fraction", va="center", ha="left",
+            **look.text | {"fontsize": look.size.note}, zorder=6,
+            bbox={"facecolor": look.theme.ground, "edgecolor": "none", "pad": 0.4},
+        )  # fmt: skip
+
+
+def _letter_outgrown(ax: Any, shown: Growth, look: Look) -> None:
+    """The context at which each line passes the weights, where that covers nothing."""
+    around = Obstacles(ax)
+    for line in ax.lines:
+        xs, ys = line.get_data()
+        if len(xs) > 2 and line.get_label() != "outgrows":
+            around.line(xs, ys)
+    for text in ax.texts:
+        around.box(text)
+    crossed = [line.outgrows for line in shown.lines if line.outgrows is not None]
+    y = (shown.weight_bytes or GIB) / GIB
+    if crossed:
+        around.marks(crossed, [y] * len(crossed), size=7.0)
+    labels = [Label(text=_grouped(x), x=x, y=y, first="below right", is_optional=True) for x in crossed]
+    place(ax, labels, obstacles=around, look=look)
 
 
 def _grouped(value: float, _position: object = None) -> str:
@@ -142,38 +201,3 @@ def _spread(wanted: list[float], *, step: float, low: float, high: float) -> lis
 
 def _mean(pool: list[float]) -> float:
     return sum(pool) / len(pool)
-
-
-def growth_title(shown: Growth) -> str:
-    """What the figure finds: how far apart the models are at a context all of them have."""
-    common = min(float(line.contexts[-1]) for line in shown.lines)
-    at = sorted(((_at(line, common), line) for line in shown.lines), key=lambda pair: pair[0])
-    (least, thin), (most, thick) = at[0], at[-1]
-    if len(at) == 1 or least <= 0.0:
-        return pick(f"{thick.model.id} keeps {format_bytes(most)} of {common:,.0f} tokens")
-    times = f"{most / least:,.0f}x"
-    return pick(
-        f"At {common:,.0f} tokens {thick.model.id} keeps {times} what {thin.model.id} does",
-        f"{thick.model.id} keeps {times} what {thin.model.id} does",
-    )
-
-
-def _at(line: GrowthLine, context: float) -> float:
-    return float(np.interp(context, line.contexts, line.kept_bytes))
-
-
-def growth_line(shown: Growth) -> str:
-    """Second line: formats and batch."""
-    sequences = "one sequence" if shown.batch == 1 else f"{shown.batch:,.0f} sequences"
-    return f"{shown.kv} cache and recurrent state of {sequences}; dotted levels: all memory of a chip, weights not yet in it"
-
-
-def growth_alt(shown: Growth) -> str:
-    """The figure in words."""
-    ends = "; ".join(
-        f"{line.model.id} ({line.kind}) {format_bytes(float(line.kept_bytes[-1]))} at {plain(float(line.contexts[-1]))}"
-        for line in shown.lines
-    )
-    levels = ", ".join(f"{chip.id} {format_bytes(chip.memory_bytes)}" for chip in shown.chips)
-    against = f" Memory levels: {levels}." if levels else ""
-    return f"Cache and state against context on log axes. {growth_title(shown)}. At their longest: {ends}.{against}"

@@ -12,8 +12,11 @@ __all__ = ["align_head", "band", "fit_names", "head"]
 GAP = 6.0  # between the Axes and its second line [pt]
 EDGE = 5.0  # between letters and the rim of the figure [pt]
 LINE = 1.3  # line height over letter size
-SHORT_NAMES = {"Throughput (TFLOP/s per chip)": "TFLOP/s per chip"}
-SHORT_INTENSITY = "Arithmetic intensity (FLOP/B)"
+SHORT_NAMES = {
+    "Throughput (TFLOP/s per chip)": "TFLOP/s per chip",
+    "Arithmetic intensity (FLOP per byte of HBM traffic)": "Arithmetic intensity (FLOP/B)",
+    "Arithmetic intensity (FLOP per byte of memory traffic)": "Arithmetic intensity (FLOP/B)",
+}
 
 
 def head(ax: Any, title: str, line: str, *, look: Look, to_edge: bool) -> Any:
@@ -61,7 +64,7 @@ def fit_names(ax: Any, below: Any, size: Size) -> None:
     if width_pt(ax.get_ylabel(), size=size.text) > ax.get_window_extent().height * pt * 1.1:
         ax.set_ylabel(SHORT_NAMES.get(ax.get_ylabel(), ax.get_ylabel()))
     if width_pt(below.get_xlabel(), size=size.text) > below.get_window_extent().width * pt * 1.1:
-        below.set_xlabel(SHORT_INTENSITY)
+        below.set_xlabel(SHORT_NAMES.get(below.get_xlabel(), below.get_xlabel()))
 
 
 def band(figure: Any, *, title: str, line: str, name: str, foot: str, look: Look) -> None:

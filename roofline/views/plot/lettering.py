@@ -62,7 +62,7 @@ def pick(*sentences: str) -> str:
     'short'
     """
     for sentence in sentences:
-        if len(sentence) <= MAX_TITLE:
+        if len(sentence) + sum(map(_is_wide, sentence)) <= MAX_TITLE:
             return sentence
     return sentences[-1][: MAX_TITLE - 1] + "…"
 
@@ -85,13 +85,17 @@ def log_ticks(axis: Any, low: float, high: float) -> None:
 def width_pt(text: str, *, size: float, bold: bool = False) -> float:
     """How wide a line is set [pt], by the outlines of the font that matplotlib ships."""
     from matplotlib.font_manager import FontProperties
+    from matplotlib.path import Path
     from matplotlib.textpath import TextPath
 
     font = FontProperties(family="DejaVu Sans", weight="bold" if bold else "normal")
     wide = sum(_is_wide(c) for c in text)  # Chinese: an em each, whatever the font
     rest = "".join(c for c in text if not _is_wide(c)) if wide else text
-    known = float(TextPath((0, 0), rest, size=size, prop=font).get_extents().width) if rest.strip() else 0.0
-    return known + wide * size
+    if not rest.strip():
+        return wide * size
+    outline = TextPath((0, 0), rest, size=size, prop=font)
+    points = outline.vertices[outline.codes != Path.CLOSEPOLY, 0]  # letters have one wherever they end; no curve to follow
+    return float(np.ptp(points)) + wide * size
 
 
 def _is_wide(letter: str) -> bool:
@@ -100,12 +104,14 @@ def _is_wide(letter: str) -> bool:
 
 
 def wrapped(text: str, *, width: float, size: float, bold: bool = False) -> str:
-    """The text in as few lines as `width` [pt] allows, broken at spaces; those of " · " break before the dot.
+    """The text in as few lines as `width` [pt] allows, broken at spaces; those of " · " break before the dot, and none
+    between a number and its unit.
 
     Chinese may break behind any of its commas and semicolons.
     """
     lines: list[str] = []
-    for word in _words(text.replace(" · ", " ·\N{NO-BREAK SPACE}")):
+    held = _UNIT.sub("\N{NO-BREAK SPACE}", text.replace(" · ", " ·\N{NO-BREAK SPACE}"))
+    for word in _words(held):
         glue = "" if lines and lines[-1].endswith(_COMMAS) else " "
         longer = f"{lines[-1]}{glue}{word}" if lines else word
         if lines and width_pt(longer, size=size, bold=bold) <= width:
@@ -115,6 +121,7 @@ def wrapped(text: str, *, width: float, size: float, bold: bool = False) -> str:
     return "\n".join(line.removeprefix("·\N{NO-BREAK SPACE}") for line in lines).replace("\N{NO-BREAK SPACE}", " ")
 
 
+_UNIT = re.compile(r"(?<=\d) (?=(?:%|[mnµ]?s|[KMGT]i?B)(?:\W|$))")  # between a number and its unit
 _COMMAS = ("，", "；", "：")
 
 
@@ -146,6 +153,7 @@ _HA = {1: "left", 0: "center", -1: "right"}
 _VA = {1: "bottom", 0: "center", -1: "top"}
 _DISTANCES = (6.0, 12.0, 20.0, 30.0)  # [pt]
 _LEADER_FROM = 20.0
+MOST_POINTS = 2000  # of a cloud
 _CLEAR = 8.0  # between two labels [pt]
 
 
@@ -172,6 +180,12 @@ class Obstacles:
         r = size / 2.0 * self.ax.figure.figure.dpi / 72.0
         for x, y in self.ax.transData.transform(np.column_stack([xs, ys])):
             self.boxes.append(Bbox.from_extents(x - r, y - r, x + r, y + r))
+
+    def cloud(self, xs: NDArray[np.float64], ys: NDArray[np.float64]) -> None:
+        """So many points that some stand for all."""
+        kept = slice(None, None, max(1, len(xs) // MOST_POINTS))
+        seen = self.ax.transData.transform(np.column_stack([xs[kept], ys[kept]]))
+        self.points = np.vstack([self.points, np.column_stack([seen, np.full(len(seen), 0.5)])])
 
     def arrow(self, head: Any) -> None:
         """An arrow head, if there is one."""

@@ -9,7 +9,7 @@ import numpy as np
 from roofline.units import format_si
 from roofline.views.plot.lettering import Obstacles, log_ticks, plain, sig, time_unit
 from roofline.views.plot.load_points import SHARES, Floats, LoadCurve
-from roofline.views.plot.load_words import said
+from roofline.views.plot.load_words import SAY
 from roofline.views.plot.theme import Look, blend, dress
 
 __all__ = ["draw_load", "letter_load"]
@@ -77,7 +77,7 @@ def draw_load(ax: Any, curve: LoadCurve, kind: str, look: Look) -> None:
     for share, limit in _shown_limits(curve, kind, top / per_s).items():
         ax.axhline(limit * per_s, color=theme.ink, linewidth=0.9, linestyle=(0, (6, 3)), zorder=2, label=f"SLO {share}")
     _draw_simulated(ax, curve, kind, per_s, look)
-    ax.set_xlabel(said(look.lang, "x"), fontsize=size.text, color=theme.ink)
+    ax.set_xlabel(SAY(look.lang, "x"), fontsize=size.text, color=theme.ink)
     ax.set_ylabel(f"{kind.upper()} ({unit})", fontsize=size.text, color=theme.ink)
 
 
@@ -131,15 +131,15 @@ def letter_load(ax: Any, curve: LoadCurve, kind: str, look: Look) -> None:
             around.marks(list(xs[seen]), list(ys[seen]), size=8.0)
     key = _key(ax, curve, kind, look)
     words = [key.get_window_extent().padded(2.0)]
-    saturates = said(look.lang, "saturation", at=sig(curve.saturation))
+    saturates = SAY(look.lang, "saturation", at=sig(curve.saturation))
     _best(_along(ax, curve.saturation, saturates, ("left",), look), around, words)
     if curve.knee is not None and curve.knee < curve.saturation:
         _best(
-            _along(ax, curve.knee, said(look.lang, "knee", at=sig(curve.knee)), ("right", "left"), look), around, words
+            _along(ax, curve.knee, SAY(look.lang, "knee", at=sig(curve.knee)), ("right", "left"), look), around, words
         )
     _, per_s = _unit(curve, kind)
     for share, limit in _shown_limits(curve, kind, _top(curve, kind)).items():
-        text = said(look.lang, "slo", share=share, limit=format_si(limit, "s"))
+        text = SAY(look.lang, "slo", share=share, limit=format_si(limit, "s"))
         _best(_over(ax, limit * per_s, text, look), around, words)
 
 
@@ -186,11 +186,11 @@ def _key(ax: Any, curve: LoadCurve, kind: str, look: Look) -> Any:
     found = [(Line2D([], [], color=colour, linewidth=1.6, linestyle=DASHES[share]), share) for share in SHARES]
     if not curve.trusted.all():
         faint = blend(colour, theme.ground, FAINT)
-        found.append((Line2D([], [], color=faint, linewidth=1.4, linestyle=":"), said(look.lang, "rough")))
+        found.append((Line2D([], [], color=faint, linewidth=1.4, linestyle=":"), SAY(look.lang, "rough")))
     if curve.simulated is not None and curve.simulated.rates.size:
         mark = Line2D([], [], linestyle="none", marker=MARKERS[kind], markersize=4.6, color=colour,
                       markerfacecolor=theme.ground, markeredgewidth=1.3)  # fmt: skip
-        found.append((mark, said(look.lang, "simulated_error" if curve.simulated.errors else "simulated")))
+        found.append((mark, SAY(look.lang, "simulated_error" if curve.simulated.errors else "simulated")))
     key = ax.legend(
         [mark for mark, _ in found], [word for _, word in found], loc="upper left", fontsize=look.size.note, frameon=False,
         labelcolor=theme.ink, borderaxespad=0.2, labelspacing=0.25, handlelength=2.0, borderpad=0.1,

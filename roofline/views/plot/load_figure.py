@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from roofline.answers.serving import Serving
 from roofline.errors import require
@@ -14,7 +14,7 @@ from roofline.views.plot.compose import Headline, Panel, axes_given, compose
 from roofline.views.plot.load_axes import draw_load, letter_load
 from roofline.views.plot.load_points import load_points
 from roofline.views.plot.load_words import load_alt, load_line, load_short, load_title
-from roofline.views.plot.theme import Look, lang_named, size_named, styled, theme_named
+from roofline.views.plot.theme import LangName, Look, SizeName, ThemeName, look_named, styled
 from roofline.views.plot.words import trust_of
 
 if TYPE_CHECKING:
@@ -32,9 +32,9 @@ def load_curve(
     *,
     workload: Workload | None = None,
     ax: Sequence[Axes] | None = None,
-    lang: Literal["en", "zh"] = "en",
-    theme: Literal["light", "dark"] = "light",
-    size: Literal["page", "column", "slide"] = "page",
+    lang: LangName = "en",
+    theme: ThemeName = "light",
+    size: SizeName = "page",
 ) -> tuple[Axes, Axes]:
     """TTFT and TPOT along the rate of requests: p50 and p95, where it saturates, the knee, and what is promised.
 
@@ -77,7 +77,7 @@ def load_curve(
     True
     >>> plt.close(ttft.figure)
     """
-    look = Look(theme=theme_named(theme), size=size_named(size), lang=lang_named(lang))
+    look = look_named(theme=theme, size=size, lang=lang)
     given = axes_given(ax, 2)
     if workload is not None:
         require(workload, Workload, "load_curve(workload)")
@@ -93,7 +93,7 @@ def load_curve(
             frame=curve.to_frame(kind), alt=load_alt(curve, kind, lang), draw=draw, letter=letter,
         )  # fmt: skip
 
-    headline = Headline(title=load_title(curve, lang), line=line, trust=trust_of(curve.deployment))
+    headline = Headline(title=load_title(curve, lang), line=line, trust=trust_of(curve.deployment, lang=lang))
     with styled(look):
         axes = compose([panel(kind) for kind in KINDS], headline=headline, given=given, look=look)
     return axes[0], axes[1]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from roofline.errors import SpecError, shown
-from roofline.views.plot import pareto_axes as drawing
-from roofline.views.plot.compose import Headline, Panel, axes_given, compose
+from roofline.views.plot.compose import Panel, alone
+from roofline.views.plot.pareto_axes import draw_pareto, letter_pareto
 from roofline.views.plot.pareto_points import front_of
-from roofline.views.plot.theme import Look, lang_named, size_named, styled, theme_named
+from roofline.views.plot.pareto_words import pareto_alt, pareto_line, pareto_title
+from roofline.views.plot.theme import LangName, SizeName, ThemeName, look_named
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,13 +25,14 @@ def pareto(
     subject: str = "",
     trust: str = "speeds as given",
     ax: Axes | None = None,
-    lang: Literal["en", "zh"] = "en",
-    theme: Literal["light", "dark"] = "light",
-    size: Literal["page", "column", "slide"] = "page",
+    lang: LangName = "en",
+    theme: ThemeName = "light",
+    size: SizeName = "page",
 ) -> Axes:
     """Output tokens of a chip against the speed of a user: every point, and the front of those that keep the promise.
 
-    The front is drawn as steps: between two configurations there is no third.
+    The front is drawn as steps: between two configurations there is no third. Over 1000 points are one cloud, an image in
+    any file.
 
     Parameters
     ----------
@@ -62,23 +64,20 @@ def pareto(
     [True, True, False]
     >>> plt.close(ax.figure)
     """
-    look = Look(theme=theme_named(theme), size=size_named(size), lang=lang_named(lang))
-    given = axes_given(ax, 1)
+    look = look_named(theme=theme, size=size, lang=lang)
     for name, value in (("subject", subject), ("trust", trust)):
         if not isinstance(value, str):
             raise SpecError(f"pareto({name}): expected text, got {shown(value)}")
     found = front_of(points, table_at)
-    title = drawing.pareto_title(found, lang)
+    title = pareto_title(found, lang)
     panel = Panel(
         title=title,
         short=title,
-        line=drawing.pareto_line(found, subject, lang),
+        line=pareto_line(found, subject, lang),
         frame=found.to_frame(),
-        alt=drawing.pareto_alt(found, lang),
-        draw=lambda axes, look: drawing.draw_pareto(axes, found, look),
-        letter=lambda axes, look: drawing.letter_pareto(axes, found, look),
+        alt=pareto_alt(found, lang),
+        draw=lambda axes, look: draw_pareto(axes, found, look),
+        letter=lambda axes, look: letter_pareto(axes, found, look),
     )
-    with styled(look):
-        axes = compose([panel], headline=Headline(title="", line="", trust=trust), given=given, look=look)
-    only: Axes = axes[0]
+    only: Axes = alone(panel, ax, look, trust)
     return only

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -15,14 +15,16 @@ from roofline.answers.memory import Memory, memory
 from roofline.answers.phases import decode
 from roofline.answers.prediction import Comparison, Prediction
 from roofline.answers.speculation import Speculation, speculate
-from roofline.errors import SpecError
+from roofline.errors import SpecError, shown
 from roofline.num import checked
 from roofline.specs.deployment import Deployment
 from roofline.specs.model import Model
 from roofline.timing.clock import Timing
 from roofline.work.step import MAX_TOKENS
 
-__all__ = ["Request", "Subject", "one_number", "subjects"]
+__all__ = ["USUAL", "Phase", "Request", "Subject", "flag", "one_deployment", "one_number", "subjects"]
+
+Phase = Literal["prefill", "decode"]
 
 USUAL: Mapping[str, Any] = {"prompt_tokens": 2048, "output_tokens": 256, "batch": 8}
 
@@ -48,11 +50,12 @@ class Request:
     shared_tokens: float = 0.0
     drafting: Drafting | None = None
 
-    def first(self, deployment: Deployment, prompts: Any) -> Timing:
+    def first(self, deployment: Deployment, prompts: Any, batch: Any = None) -> Timing:
         """The passes over prompts of other lengths, of which the prefix cache has the same share, and the same beginning."""
+        n_seq = self.batch if batch is None else batch
         hit = np.floor(np.asarray(prompts) * (self.prefix_tokens / self.prompt_tokens))
         alike = np.minimum(self.shared_tokens, prompts)
-        return first_token(deployment, prompt_tokens=prompts, batch=self.batch, prefix_tokens=hit, shared_tokens=alike)
+        return first_token(deployment, prompt_tokens=prompts, batch=n_seq, prefix_tokens=hit, shared_tokens=alike)
 
     def step(self, deployment: Deployment, context: Any, batch: Any) -> Timing:
         """The decode pass after another context, or in another batch; with drafts, the one that verifies them."""
@@ -86,35 +89,24 @@ class Request:
             batch=batch,
         )
 
-    @property
-    def said(self) -> str:
-        """In words, for the second line of a figure."""
-        answer = "" if self.output_tokens is None else f", output {self.output_tokens}"
-        context = "" if self.output_tokens is not None or self.context_tokens is None else _context(self.context_tokens)
-        return f"prompt {self.prompt_tokens:.0f}{self.levers}{answer}{context}, batch {self.batch:.0f}"
-
-    @property
-    def levers(self) -> str:
-        """What the prefix cache has, and how many drafts, in words."""
-        hit = f", {self.prefix_tokens:.0f} cached" if self.prefix_tokens else ""
-        n = 0 if self.drafting is None else self.drafting.n_drafts
-        return hit + (f", {n} draft{'s' if n != 1 else ''}" if self.drafting is not None else "")
+    def passes(self, deployment: Deployment) -> dict[Phase, Timing]:
+        """The pass over its prompts, and the decode pass at its context, where it has one."""
+        found: dict[Phase, Timing] = {"prefill": self.first(deployment, self.prompt_tokens)}
+        if self.context_tokens is not None:
+            found["decode"] = self.step(deployment, self.context_tokens, self.batch)
+        return found
 
     def memory_of(self, deployment: Deployment) -> Memory:
         """What the batch holds at its longest."""
         return self.held(deployment, context_tokens=self.longest_tokens, batch=self.batch)
 
-    def held(self, deployment: Deployment, *, context_tokens: float, batch: float) -> Memory:
+    def held(self, deployment: Deployment, *, context_tokens: Any, batch: Any) -> Memory:
         """What another batch, or another context, holds."""
         drafts = None if self.drafting is None else beside(self.drafting.drafter, deployment)
         return memory(
             deployment, context_tokens=context_tokens, batch=batch, memory_tokens=self.memory_tokens,
-            shared_tokens=min(self.shared_tokens, context_tokens), beside=drafts,
+            shared_tokens=np.minimum(self.shared_tokens, context_tokens), beside=drafts,
         )  # fmt: skip
-
-
-def _context(tokens: float) -> str:
-    return f", context {tokens:.0f}"
 
 
 def subjects(
@@ -192,6 +184,27 @@ def _shape_of(said: Mapping[str, Any], model: Model) -> Request:
         batch=batch,
         memory_tokens=float(asks.n_memory) if remembers else None,
     )
+
+
+def flag(value: Any, name: str) -> bool:
+    """True or False, and nothing that merely looks like it."""
+    if not isinstance(value, bool):
+        raise SpecError(f"{name}: expected True or False, got {shown(value)}")
+    return value
+
+
+def one_deployment(
+    given: Any, *, prompt_tokens: Any, output_tokens: Any = None, context_tokens: Any = None, batch: Any,
+    usual: Mapping[str, Any],
+) -> tuple[Deployment, Request]:  # fmt: skip
+    """The one deployment a figure is about, and its request."""
+    if not isinstance(given, (Deployment, Prediction)):
+        raise SpecError(f"plot: expected one Deployment or Prediction, got {given!r:.60}")
+    pairs, _ = subjects(
+        given, prompt_tokens=prompt_tokens, output_tokens=output_tokens, context_tokens=context_tokens, batch=batch,
+        usual=usual,
+    )  # fmt: skip
+    return pairs[0]
 
 
 def one_number(value: Any, name: str, *, low: float = 1.0) -> float:

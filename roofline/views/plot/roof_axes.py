@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from roofline.views.plot.lettering import log_ticks
-from roofline.views.plot.roof_points import Path, Roof
-from roofline.views.plot.theme import Look, dress
-from roofline.views.plot.words import intensity_name
+from roofline.views.plot.roof_beside import MARKERS, TERA, draw_beside
+from roofline.views.plot.roof_points import OpPoint, Path, Point, Roof
+from roofline.views.plot.roof_words import SAY, intensity_name
+from roofline.views.plot.theme import Look, dress, lane_under
+from roofline.views.plot.words import phase
 
-__all__ = ["LARGE", "SMALL", "TERA", "Limits", "draw_roof", "lane_row", "limits"]
+__all__ = ["LARGE", "SMALL", "Limits", "draw_roof", "lane_row", "limits"]
 
-TERA = 1e12
-MARKERS = {"prefill": "o", "decode": "s"}
 SMALL, LARGE = 4.2, 7.5  # markers [pt]
 
 
@@ -28,9 +28,14 @@ class Limits:
 
 def limits(roofs: Sequence[Roof]) -> Limits:
     """Half a decade left of and under the smallest point, a decade right of the highest ridge, 1.5 × the top ceiling."""
-    points = [p for r in roofs for path in r.paths for p in path.points]
-    xs = [p.intensity for p in points] + [s.intensity for r in roofs for s in r.measured]
-    ys = [p.flops_per_s for p in points] + [s.flops_per_s for r in roofs for s in r.measured]
+    points: list[Point | OpPoint] = [p for r in roofs for path in r.paths for p in path.points]
+    points += [op for r in roofs for op in r.ops]
+    spots = [s for r in roofs for s in (r.measured,) if len(s)]
+    roads = [point for r in roofs for slope in r.slopes for point in slope.points]
+    xs = [p.intensity for p in points] + [x for _, x, _ in roads]
+    ys = [p.flops_per_s for p in points] + [y for _, _, y in roads]
+    xs += [float(edge) for s in spots for edge in (s.intensity.min(), s.intensity.max())]
+    ys += [float(edge) for s in spots for edge in (s.low.min(), s.high.max())]
     ridge = max(c.ridge for r in roofs for c in r.ceilings)
     top = max(c.flops_per_s for r in roofs for c in r.ceilings)
     half = 10.0**0.5
@@ -42,40 +47,22 @@ def limits(roofs: Sequence[Roof]) -> Limits:
 
 def draw_roof(ax: Any, roof: Roof, *, span: Limits, look: Look) -> None:
     """Lines and marks, without the labels that need the final layout; the lane is `ax.roofline_lane`."""
-    lane = _lane_under(ax, look)
+    lane = lane_under(ax, look)
     for axes in (ax, lane):
         dress(axes, look)
     ax.set(xscale="log", yscale="log", xlim=span.x, ylim=span.y)
     log_ticks(ax.xaxis, *span.x)
     log_ticks(ax.yaxis, *span.y)
     _draw_ceilings(ax, roof, span, look)
+    draw_beside(ax, roof, span.x, look)
     for path in roof.paths:
         _draw_path(ax, path, look)
-    _draw_measured(ax, roof, look)
     _draw_lane(lane, roof, look)
     ax.tick_params(axis="x", which="both", labelbottom=False)
-    name = intensity_name([roof])
+    name = intensity_name([roof], look.lang)
     ax.set_xlabel(name, visible=False)  # said once, under the lane
     lane.set_xlabel(name, fontsize=look.size.text, color=look.theme.ink)
-    ax.set_ylabel("Throughput (TFLOP/s per chip)", fontsize=look.size.text, color=look.theme.ink)
-
-
-def _lane_under(ax: Any, look: Look) -> Any:
-    """An Axes under this one, sharing x; both stand where this one stood."""
-    if hasattr(ax, "roofline_lane"):
-        return ax.roofline_lane
-    figure, share = ax.figure, look.size.lane_share
-    spec = ax.get_subplotspec()
-    if spec is None:
-        x, y, width, height = ax.get_position().bounds
-        ax.set_position((x, y + (share + 0.03) * height, width, (1.0 - share - 0.03) * height))
-        lane = figure.add_axes((x, y, width, share * height), sharex=ax)
-    else:
-        rows = spec.subgridspec(2, 1, height_ratios=[1.0 - share, share], hspace=0.06)
-        ax.set_subplotspec(rows[0])
-        lane = figure.add_subplot(rows[1], sharex=ax)
-    ax.roofline_lane = lane
-    return lane
+    ax.set_ylabel(SAY(look.lang, "y"), fontsize=look.size.text, color=look.theme.ink)
 
 
 def _draw_ceilings(ax: Any, roof: Roof, span: Limits, look: Look) -> None:
@@ -120,17 +107,6 @@ def _draw_path(ax: Any, path: Path, look: Look) -> None:
     )  # fmt: skip
 
 
-def _draw_measured(ax: Any, roof: Roof, look: Look) -> None:
-    for spot in roof.measured:
-        y = spot.flops_per_s / TERA
-        roof_y = roof.at(spot.intensity) / TERA
-        ax.plot([spot.intensity] * 2, [y, roof_y], color=look.theme.grey, linewidth=0.9, zorder=3, label="drop")
-        ax.plot(
-            [spot.intensity], [y], linestyle="none", marker="D", markersize=5.5, color=look.theme.ink, zorder=7,
-            label=spot.label,
-        )  # fmt: skip
-
-
 def _draw_lane(lane: Any, roof: Roof, look: Look) -> None:
     """A row a phase: a tick for each swept value, the user's marker, the bar no batch passes."""
     rows = {path.phase: float(-i) for i, path in enumerate(roof.paths)}
@@ -152,7 +128,7 @@ def _draw_lane(lane: Any, roof: Roof, look: Look) -> None:
         )  # fmt: skip
     lane.axvline(roof.ridge, color=look.theme.ink, linewidth=0.8, linestyle=":", zorder=1.9)
     lane.set_ylim(-len(rows) + 0.35, 0.85)
-    lane.set_yticks(list(rows.values()), labels=list(rows))
+    lane.set_yticks(list(rows.values()), labels=[phase(name, look.lang) for name in rows])
     lane.tick_params(axis="y", length=0.0, labelsize=look.size.text)
     lane.grid(visible=False, axis="y")
     lane.spines["left"].set_visible(False)

@@ -9,15 +9,17 @@ import numpy as np
 
 from roofline.units import format_si
 from roofline.views.plot.lettering import Label, Obstacles, place, sig
-from roofline.views.plot.roof_axes import LARGE, SMALL, TERA, lane_row
+from roofline.views.plot.roof_axes import LARGE, SMALL, lane_row
+from roofline.views.plot.roof_beside import TERA, around_beside, letter_slopes, op_labels, slope_labels
 from roofline.views.plot.roof_points import Path, Point, Roof
+from roofline.views.plot.roof_words import SAY
 from roofline.views.plot.theme import Look
+from roofline.views.plot.words import phase, swept
 
 __all__ = ["letter_ceilings", "letter_roof"]
 
 CEILING_GAP = 10.5  # between labels of ceilings [pt]
 SLOPE_GAP = 4.0  # between the slope and its label [pt]
-ABOVE = "above the roof:\ncheck dtype, sparsity, FLOP counting"
 ARROW = 9.0  # length of an arrow head beyond the last mark [pt]
 
 
@@ -27,7 +29,7 @@ def letter_roof(ax: Any, roof: Roof, look: Look) -> None:
     _spread_ceilings(ax, look)
     for line in ax.lines:
         xs, ys = line.get_data()
-        if len(xs) > 1:
+        if len(xs) > 1 and line.get_linestyle() != "None":
             around.line(xs, ys, weight=0.1 if line.get_label() == "ridge" else 1.0)
     for path in roof.paths:
         xs, ys = [p.intensity for p in path.points], [p.flops_per_s / TERA for p in path.points]
@@ -37,13 +39,13 @@ def letter_roof(ax: Any, roof: Roof, look: Look) -> None:
         around.arrow(_arrow_head(ax, xs, ys, colour, length))
         if path.limit is None or _gap_pt(lane, path) > ARROW + 5.0:
             _arrow_head(lane, xs, [lane_row(lane, path)] * len(xs), colour, length)
-    if roof.measured:
-        around.marks([s.intensity for s in roof.measured], [s.flops_per_s / TERA for s in roof.measured], size=8.0)
+    around_beside(ax, roof, around)
     around.box(_letter_slope(ax, roof, look))
     around.box(_letter_ridge(ax, roof, look))
+    letter_slopes(ax, roof, around, look)
     for text in ax.roofline_ceilings:
         around.box(text)
-    place(ax, _labels(roof, look), obstacles=around, look=look)
+    place(ax, [*_labels(roof, look), *slope_labels(roof), *op_labels(roof, look)], obstacles=around, look=look)
     _letter_lane(lane, roof, look)
 
 
@@ -75,21 +77,24 @@ def _letter_slope(ax: Any, roof: Roof, look: Look) -> Any:
 
 def _letter_ridge(ax: Any, roof: Roof, look: Look) -> Any:
     return ax.annotate(
-        f"ridge {sig(roof.ridge)}", (roof.ridge, ax.get_ylim()[0]), xytext=(3.0, 3.0), textcoords="offset points",
-        ha="left", va="bottom", **look.text,
+        SAY(look.lang, "ridge", at=sig(roof.ridge)), (roof.ridge, ax.get_ylim()[0]), xytext=(3.0, 3.0),
+        textcoords="offset points", ha="left", va="bottom", **look.text,
     )  # fmt: skip
 
 
 def letter_ceilings(ax: Any, roof: Roof, look: Look) -> None:
     """Dtypes and rate of each ceiling: in the right margin, or where it starts if there is no margin."""
     texts = []
-    for ceiling in roof.ceilings:
-        names, top = ceiling.dtypes[: 1 if look.is_narrow else 2], ceiling.flops_per_s / TERA
-        text = f"{'/'.join(names)} {sig(top)}"
+    lines = [("/".join(c.dtypes[: 1 if look.is_narrow else 2]), c.flops_per_s, c.ridge) for c in roof.ceilings]
+    if roof.achieved is not None:
+        a = roof.achieved
+        lines.insert(0, (a.engine, a.flops_per_s, a.flops_per_s / a.bytes_per_s))
+    for name, rate, ridge in lines:
+        text, top = f"{name} {sig(rate / TERA)}", rate / TERA
         if look.has_margin:
             where: dict[str, Any] = {"xy": (1.0, top), "xycoords": ax.get_yaxis_transform(), "xytext": (4.0, 0.0)}
         else:
-            where = {"xy": (ceiling.ridge, top), "xytext": (-5.0, 1.0)}
+            where = {"xy": (ridge, top), "xytext": (-5.0, 1.0)}
         ha, letters = "left" if look.has_margin else "right", {"fontsize": look.size.text, "color": look.theme.ink}
         texts.append(
             ax.annotate(text, **where, textcoords="offset points", ha=ha, va="center", annotation_clip=False, **letters)
@@ -134,19 +139,22 @@ def _apart(at: Sequence[float], *, top: float) -> list[float]:
 def _labels(roof: Roof, look: Look) -> list[Label]:
     """Measurements and the user's points first, so they get the best places; the ends where there is room."""
     labels = []
-    for spot in roof.measured:
-        share = spot.flops_per_s / roof.at(spot.intensity)
-        said = f"{100.0 * share:.0f} % of roof" if share <= 1.0 else ABOVE
-        text, first = f"{spot.label}: {said}", "below right" if spot.intensity < roof.ridge else "below"
+    for spot in roof.measured.spots:
+        share = spot.flops_per_s / float(roof.at(spot.intensity))
+        said = SAY(look.lang, "share", share=f"{100.0 * share:.0f}") if share <= 1.0 else SAY(look.lang, "above")
+        text = SAY(look.lang, "spot", label=spot.label, said=said)
+        first = "below right" if spot.intensity < roof.ridge else "below"
         labels.append(Label(text=text, x=spot.intensity, y=spot.flops_per_s / TERA, first=first))
     for path in roof.paths:
         first = "below right" if path.asked.intensity < roof.ridge else "below"
-        value = f"{path.swept} {path.asked.value:.0f}"
-        text = value if look.is_narrow else f"{path.phase}, {value}"
+        value = {"swept": swept(path.swept, look.lang), "value": f"{path.asked.value:.0f}"}
+        text = SAY(look.lang, "end" if look.is_narrow else "asked", phase=phase(path.phase, look.lang), **value)
         labels.append(_label(path.asked, text, first))
     for path in roof.paths:
         for point in path.ends:
-            text = f"{path.swept[0]}={point.value:.0f}" if look.is_narrow else f"{path.swept} {point.value:.0f}"
+            name = swept(path.swept, look.lang)
+            said = SAY(look.lang, "end", swept=name, value=f"{point.value:.0f}")
+            text = f"{path.swept[0]}={point.value:.0f}" if look.is_narrow else said
             labels.append(_label(point, text, "below right" if point.intensity < roof.ridge else "below", True))
     return labels
 
@@ -185,6 +193,6 @@ def _letter_lane(lane: Any, roof: Roof, look: Look) -> None:
         if path.limit is None:
             continue
         lane.annotate(
-            f"≤ {sig(path.limit)}" if look.is_narrow else f"limit {sig(path.limit)} as batch → ∞", (path.limit, row),
+            f"≤ {sig(path.limit)}" if look.is_narrow else SAY(look.lang, "limit", at=sig(path.limit)), (path.limit, row),
             xytext=(5.0, 0.0), textcoords="offset points", ha="left", va="center", annotation_clip=False, **look.text,
         )  # fmt: skip

@@ -7,25 +7,25 @@ it would say nothing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
-from roofline.errors import SpecError
-from roofline.num import checked
+from roofline.answers.estimates import chip_of, known_of
+from roofline.num import Num
 from roofline.specs.deployment import Deployment
 from roofline.specs.hardware import Hardware
 from roofline.timing.clock import Timing
-from roofline.views.plot.request import Request
+from roofline.views.plot.request import Phase, Request
+from roofline.views.plot.roof_slopes import Slope, slopes_of
+from roofline.views.plot.roof_spots import Spots, spots_of
 from roofline.work.step import MAX_TOKENS
 
-__all__ = ["Ceiling", "Path", "Point", "Roof", "Spot", "roof_of"]
+__all__ = ["Achieved", "Ceiling", "OpPoint", "Path", "Point", "Roof", "roof_of"]
 
 MAX_CEILINGS = 3
 FIRST_PROMPT = 16.0
-Phase = Literal["prefill", "decode"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,12 +77,24 @@ class Path:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spot:
-    """A measurement: intensity of the model [FLOP/B], rate measured [FLOP/s]."""
+class OpPoint:
+    """One op of the user's own pass of a phase, all its layers; `share` of the phase's time it takes [1]."""
 
+    phase: Phase
+    name: str
     intensity: float
     flops_per_s: float
-    label: str
+    share: float
+    bound: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Achieved:
+    """What an engine reaches: the rate of its largest products [FLOP/s], and that of a stream [B/s]."""
+
+    engine: str
+    flops_per_s: float
+    bytes_per_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,17 +106,20 @@ class Roof:
     ceilings: tuple[Ceiling, ...]
     bytes_per_s: float
     paths: tuple[Path, ...]
-    measured: tuple[Spot, ...]
+    measured: Spots
     short_by_bytes: float
+    ops: tuple[OpPoint, ...] = ()
+    slopes: tuple[Slope, ...] = ()
+    achieved: Achieved | None = None
 
     @property
     def ridge(self) -> float:
         """I* of the dtype the layers run in [FLOP/B]."""
         return self.ceilings[0].ridge
 
-    def at(self, intensity: float) -> float:
+    def at(self, intensity: Num) -> Num:
         """min(π, β·I)  [FLOP/s]."""
-        return min(self.ceilings[0].flops_per_s, self.bytes_per_s * intensity)
+        return np.minimum(self.ceilings[0].flops_per_s, self.bytes_per_s * intensity)
 
     def path(self, phase: Phase) -> Path | None:
         """The path of a phase, if it is drawn."""
@@ -114,7 +129,8 @@ class Roof:
         """One row a mark of the figure, as a pandas DataFrame; the pass's own columns are empty for what is no pass."""
         import pandas as pd
 
-        return pd.DataFrame([*self._roof_rows(), *self._pass_rows(), *self._spot_rows()])
+        rows = pd.DataFrame([*self._roof_rows(), *self._pass_rows(), *self._beside_rows()])
+        return pd.concat([rows, self.measured.to_frame()], ignore_index=True) if len(self.measured) else rows
 
     def _roof_rows(self) -> list[dict[str, Any]]:
         rows = [
@@ -143,29 +159,67 @@ class Roof:
                 rows.append(limit | {"flops_per_s": self.at(path.limit), "asked": False})
         return rows
 
-    def _spot_rows(self) -> list[dict[str, Any]]:
-        return [
-            {"series": "measured", "label": s.label, "intensity": s.intensity, "flops_per_s": s.flops_per_s}
-            | {"asked": False}
-            for s in self.measured
+    def _beside_rows(self) -> list[dict[str, Any]]:
+        names = ("phase", "intensity", "flops_per_s", "share", "bound")
+        rows: list[dict[str, Any]] = [
+            {"series": "op", "label": op.name, "asked": False} | {name: getattr(op, name) for name in names}
+            for op in self.ops
         ]
+        for slope in self.slopes:
+            said = {"series": slope.kind, "label": slope.name, "bytes_per_s": slope.bytes_per_s, "asked": False}
+            rows.append(said)
+            rows += [said | {"phase": p, "intensity": x, "flops_per_s": y} for p, x, y in slope.points]
+        if self.achieved is not None:
+            top, beta = self.achieved.flops_per_s, self.achieved.bytes_per_s
+            rows.append({"series": "achieved", "label": self.achieved.engine, "intensity": top / beta,
+                         "flops_per_s": top, "bytes_per_s": beta, "asked": False})  # fmt: skip
+        return rows
 
 
-def roof_of(deployment: Deployment, request: Request, *, measured: Any = None) -> Roof:
+def roof_of(
+    deployment: Deployment, request: Request, *, measured: Any = None, ops: bool = False, tiers: Any = ()
+) -> Roof:
     """Everything a roofline figure shows of one deployment."""
     reading = _prefill_path(deployment, request)
     paths = (reading,) if request.context_tokens is None else (reading, _decode_path(deployment, request))
-    first = request.first(deployment, request.prompt_tokens)
-    chip = deployment.hardware
+    chip, passes = deployment.hardware, request.passes(deployment)
     return Roof(
         deployment=deployment,
         request=request,
-        ceilings=ceilings(chip, first.dtype),
+        ceilings=ceilings(chip, passes["prefill"].dtype),
         bytes_per_s=chip.hbm_bytes_per_s,
         paths=paths,
-        measured=_spots(measured),
+        measured=spots_of(measured),
         short_by_bytes=float(request.memory_of(deployment).short_by_bytes),
+        ops=_ops(passes) if ops else (),
+        slopes=slopes_of(deployment, tiers, passes),
+        achieved=_achieved(deployment, passes["prefill"].dtype),
     )
+
+
+def _ops(passes: dict[Phase, Timing]) -> tuple[OpPoint, ...]:
+    """The ops that do any arithmetic, as points of their own."""
+    found = []
+    for phase, timing in passes.items():
+        rows = timing.by_op()
+        whole = sum(float(row["seconds"]) for row in rows)
+        for row in rows:
+            work, taken = float(row["executed_flops"]), float(row["seconds"])
+            if work > 0.0 and taken > 0.0:
+                found.append(OpPoint(
+                    phase=phase, name=row["name"], intensity=float(row["intensity"]), flops_per_s=work / taken,
+                    share=taken / whole, bound=str(row["bound"]),
+                ))  # fmt: skip
+    return tuple(found)
+
+
+def _achieved(deployment: Deployment, dtype: str) -> Achieved | None:
+    """What the efficiency of the engine leaves of the roof; none where it leaves all of it."""
+    e, chip = known_of(deployment).efficiency, chip_of(deployment)
+    if e.compute == e.memory == 1.0:
+        return None
+    top = e.compute * chip.peak_flops_per_s(dtype)
+    return Achieved(engine=deployment.engine.name, flops_per_s=top, bytes_per_s=e.memory * chip.hbm_bytes_per_s)
 
 
 def ceilings(chip: Hardware, dtype: str) -> tuple[Ceiling, ...]:
@@ -228,25 +282,3 @@ def _points(timing: Timing, values: Any, *, asked: float, fits: Any, grid: dict[
         )
         for i, value in enumerate(values)
     )
-
-
-def _spots(measured: Any) -> tuple[Spot, ...]:
-    if measured is None:
-        return ()
-    if not isinstance(measured, Sequence) or isinstance(measured, str):
-        raise SpecError(f"measured: expected a list of (intensity, flops_per_s, label), got {measured!r:.60}")
-    return tuple(_spot(entry, i) for i, entry in enumerate(measured))
-
-
-def _spot(entry: Any, i: int) -> Spot:
-    try:
-        intensity, rate, label = entry
-    except (TypeError, ValueError):
-        raise SpecError(f"measured[{i}]: expected (intensity, flops_per_s, label), got {entry!r:.60}") from None
-    numbers = [
-        checked(value, name=f"measured[{i}] {name}", low=0.0, high=1e21, above=True)
-        for value, name in ((intensity, "intensity"), (rate, "flops_per_s"))
-    ]
-    if not all(isinstance(n, float) for n in numbers):
-        raise SpecError(f"measured[{i}]: expected two plain numbers and a label, got {entry!r:.60}")
-    return Spot(intensity=float(numbers[0]), flops_per_s=float(numbers[1]), label=str(label))

@@ -15,19 +15,13 @@ from typing import Any, Literal, TypeVar
 from roofline.errors import SpecError, did_you_mean
 
 __all__ = [
-    "SIZES",
-    "THEMES",
-    "Look",
-    "Size",
-    "Theme",
-    "blend",
-    "dress",
-    "lang_named",
-    "new_panels",
-    "size_named",
-    "styled",
-    "theme_named",
-]
+    "SIZES", "THEMES", "LangName", "Look", "Size", "SizeName", "Theme", "ThemeName", "blend", "dress", "lane_under",
+    "lang_named", "look_named", "new_panels", "size_named", "styled", "theme_named",
+]  # fmt: skip
+
+ThemeName = Literal["light", "dark"]
+SizeName = Literal["page", "column", "slide"]
+LangName = Literal["en", "zh"]
 
 ROW_GAP = 0.07  # of a panel's height, under each row of several
 STYLE_FILE = Path(__file__).with_name("roofline.mplstyle")
@@ -45,6 +39,7 @@ class Theme:
     decode: str
     kv: str
     links: str
+    activations: str
 
     def of(self, phase: str) -> str:
         """The colour of a phase."""
@@ -73,7 +68,7 @@ class Look:
     size: Size
     is_narrow: bool = False  # labels say the least
     has_margin: bool = True  # labels may stand right of the Axes
-    lang: Literal["en", "zh"] = "en"
+    lang: LangName = "en"
 
     @property
     def text(self) -> dict[str, Any]:
@@ -99,6 +94,7 @@ THEMES: Mapping[str, Theme] = {
             decode="#B33201",
             kv="#06A75C",
             links="#6B0E75",
+            activations="#C18B00",
         ),
         Theme(
             name="dark",
@@ -109,6 +105,7 @@ THEMES: Mapping[str, Theme] = {
             decode="#D7642A",
             kv="#11DD83",
             links="#92499C",
+            activations="#FCC51C",
         ),
     )
 }
@@ -121,7 +118,7 @@ SIZES: Mapping[str, Size] = {
     )
 }
 
-LANGS: Mapping[str, Literal["en", "zh"]] = {"en": "en", "zh": "zh"}
+LANGS: Mapping[str, LangName] = {"en": "en", "zh": "zh"}
 CHINESE = (
     "Noto Sans CJK SC", "Noto Sans SC", "Source Han Sans SC", "Source Han Sans CN", "Noto Sans CJK JP", "PingFang SC",
     "Hiragino Sans GB", "Microsoft YaHei", "WenQuanYi Micro Hei", "WenQuanYi Zen Hei", "SimHei", "Heiti TC",
@@ -150,13 +147,22 @@ def size_named(name: str) -> Size:
     return _named(name, SIZES, "size")
 
 
-def lang_named(name: str) -> Literal["en", "zh"]:
+def lang_named(name: str) -> LangName:
     """The language of a name, or an error that lists them.
 
     >>> lang_named("zh")
     'zh'
     """
     return _named(name, LANGS, "lang")
+
+
+def look_named(*, theme: str, size: str, lang: str) -> Look:
+    """The look of three names.
+
+    >>> look_named(theme="dark", size="page", lang="zh").theme.ink
+    '#F5F5F5'
+    """
+    return Look(theme=theme_named(theme), size=size_named(size), lang=lang_named(lang))
 
 
 def _fonts(lang: str) -> list[str]:
@@ -228,6 +234,24 @@ def new_panels(size: Size, *, n_panels: int, n_columns: int, has_lanes: bool = F
             ax.roofline_lane = figure.add_subplot(grid[row + 1, column], sharex=ax)
         panels.append(ax)
     return tuple(panels)
+
+
+def lane_under(ax: Any, look: Look) -> Any:
+    """An Axes under this one, sharing x; both stand where this one stood."""
+    if hasattr(ax, "roofline_lane"):
+        return ax.roofline_lane
+    figure, share = ax.figure, look.size.lane_share
+    spec = ax.get_subplotspec()
+    if spec is None:
+        x, y, width, height = ax.get_position().bounds
+        ax.set_position((x, y + (share + 0.03) * height, width, (1.0 - share - 0.03) * height))
+        lane = figure.add_axes((x, y, width, share * height), sharex=ax)
+    else:
+        rows = spec.subgridspec(2, 1, height_ratios=[1.0 - share, share], hspace=0.06)
+        ax.set_subplotspec(rows[0])
+        lane = figure.add_subplot(rows[1], sharex=ax)
+    ax.roofline_lane = lane
+    return lane
 
 
 def dress(ax: Any, look: Look) -> None:

@@ -192,7 +192,8 @@ def combinations(
             )
         found[key] = one
     if not found:
-        raise SpecError(f"sweep: none of {n_all:,} combinations can be asked; the first: {left_out[0]}")
+        of = f"; the first of {n_all:,} combinations" if n_all > 1 else ""
+        raise SpecError(f"sweep: nothing of this can be asked{of}: {left_out[0]}")
     return list(found.values()), left_out
 
 

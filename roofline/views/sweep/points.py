@@ -30,7 +30,7 @@ from roofline.views.sweep.columns import IDENTITY, Column
 
 __all__ = ["Arrays", "Block", "Rows", "blocks", "evaluate", "in_tasks"]
 
-BLOCK_POINTS = 65_536
+BLOCK_POINTS = 98_304  # fewer than grids of which answers are made in pieces
 PASS_POINTS = 262_144  # prompts that an engine cuts are points with as many passes
 STEP_POINTS = 4_194_304  # requests, points with as many steps
 

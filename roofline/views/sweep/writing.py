@@ -37,7 +37,7 @@ class Form:
     """What is made of a task of up to `n_blocks` blocks: picklable, as is what it makes."""
 
     columns: Columns
-    n_blocks: ClassVar[int] = 4
+    n_blocks: ClassVar[int] = 3
 
     @property
     def row_bytes(self) -> int:
@@ -87,7 +87,7 @@ class InParts(Form):
     """Part files in a folder that every process sees; of each, how many rows it has."""
 
     folder: str
-    n_blocks: ClassVar[int] = 16
+    n_blocks: ClassVar[int] = 10
 
     @property
     def in_flight(self) -> int:
