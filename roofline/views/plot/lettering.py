@@ -94,7 +94,9 @@ def width_pt(text: str, *, size: float, bold: bool = False) -> float:
     if not rest.strip():
         return wide * size
     outline = TextPath((0, 0), rest, size=size, prop=font)
-    points = outline.vertices[outline.codes != Path.CLOSEPOLY, 0]  # letters have one wherever they end; no curve to follow
+    points = outline.vertices[
+        outline.codes != Path.CLOSEPOLY, 0
+    ]  # letters have one wherever they end; no curve to follow
     return float(np.ptp(points)) + wide * size
 
 

@@ -176,8 +176,8 @@ def _fonts(lang: str) -> list[str]:
     found = next((name for name in CHINESE if name in installed), None)
     if found is None:
         raise SpecError(
-            "lang: no font with Chinese letters is installed, or none was when matplotlib last looked; install Noto Sans CJK "
-            f"(fonts-noto-cjk), then delete {get_cachedir()}"
+            "lang: no font with Chinese letters is installed, or none was when matplotlib last looked; install Noto Sans "
+            f"CJK (fonts-noto-cjk), then delete {get_cachedir()}"
         )
     return ["DejaVu Sans", found]
 
