@@ -85,13 +85,19 @@ def log_ticks(axis: Any, low: float, high: float) -> None:
 def width_pt(text: str, *, size: float, bold: bool = False) -> float:
     """How wide a line is set [pt], by the outlines of the font that matplotlib ships."""
     from matplotlib.font_manager import FontProperties
+    from matplotlib.path import Path
     from matplotlib.textpath import TextPath
 
     font = FontProperties(family="DejaVu Sans", weight="bold" if bold else "normal")
     wide = sum(_is_wide(c) for c in text)  # Chinese: an em each, whatever the font
     rest = "".join(c for c in text if not _is_wide(c)) if wide else text
-    known = float(TextPath((0, 0), rest, size=size, prop=font).get_extents().width) if rest.strip() else 0.0
-    return known + wide * size
+    if not rest.strip():
+        return wide * size
+    outline = TextPath((0, 0), rest, size=size, prop=font)
+    points = outline.vertices[
+        outline.codes != Path.CLOSEPOLY, 0
+    ]  # letters have one wherever they end; no curve to follow
+    return float(np.ptp(points)) + wide * size
 
 
 def _is_wide(letter: str) -> bool:

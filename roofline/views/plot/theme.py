@@ -169,12 +169,16 @@ def _fonts(lang: str) -> list[str]:
     """Families that have all letters of a language, the first that has a letter giving it."""
     if lang == "en":
         return ["sans-serif"]
+    from matplotlib import get_cachedir
     from matplotlib.font_manager import fontManager
 
     installed = {font.name for font in fontManager.ttflist}
     found = next((name for name in CHINESE if name in installed), None)
     if found is None:
-        raise SpecError("lang: no font with Chinese letters is installed; install Noto Sans CJK (fonts-noto-cjk)")
+        raise SpecError(
+            "lang: no font with Chinese letters is installed, or none was when matplotlib last looked; install Noto Sans "
+            f"CJK (fonts-noto-cjk), then delete {get_cachedir()}"
+        )
     return ["DejaVu Sans", found]
 
 
