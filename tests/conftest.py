@@ -30,3 +30,14 @@ def _the_shipped_catalogue() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("ROOFLINE_PATH", raising=False)
         yield
+
+
+@pytest.fixture
+def chinese_letters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pictures in Chinese are drawn where no font has the letters, too: with boxes in their place (a Glyph warning each)."""
+    from matplotlib.font_manager import fontManager
+
+    from roofline.views.plot import theme
+
+    if not {font.name for font in fontManager.ttflist} & set(theme.CHINESE):
+        monkeypatch.setattr(theme, "CHINESE", ("DejaVu Sans Mono",))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import json
 import math
+import re
 import time
 from collections.abc import Callable
 from functools import cache, partial
@@ -17,7 +18,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import as_model
 
@@ -810,11 +811,15 @@ def test_whatever_a_model_s_file_holds_only_our_own_errors_escape(data: Any) -> 
         JUNK, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
     )
 )
-@example({"[key]": None})  # found using hypothesis: pydantic's own word for a place
-@example({"function-wrap": None})
 def test_any_data_at_all_is_read_or_refused(data: Any) -> None:
     for record in (rl.Hardware, rl.Model, rl.Precision, rl.Plan, rl.Efficiency):
         only_our_errors(partial(record.read, data, where="mine.yaml"))
+
+
+@pytest.mark.parametrize("key", ["[key]", "function-x"])  # found using hypothesis: words of the validator's own paths
+def test_a_key_called_like_a_word_of_the_validator_is_an_unknown_key(key: str) -> None:
+    with pytest.raises(rl.SpecError, match=rf"^mine.yaml: {re.escape(key)}: unknown key"):
+        rl.Plan.read({key: None}, where="mine.yaml")
 
 
 @settings(max_examples=4 * settings().max_examples)

@@ -94,18 +94,19 @@ def explain_validation(error: ValidationError, cls: type[BaseModel], *, most: in
     """One sentence a problem, of the first so many: the dotted place, then what was expected and what came."""
     problems = []
     for item in sorted(error.errors(include_url=False), key=lambda e: e["type"] != "extra_forbidden")[:most]:
-        steps = _steps(item["type"], item["loc"])
+        last = (
+            len(item["loc"]) - 1 if item["type"] == "extra_forbidden" else -1
+        )  # a key of the file, whatever it is called
+        steps = [s for i, s in enumerate(item["loc"]) if i == last or not _is_marker(s)]
         place = "".join(f"{s}: " for s in (".".join(shorten(str(s), 40) for s in steps),) if s)
         problems.append(place + _sentence(dict(item), steps, cls))
     more = error.error_count() - most
     return problems if more <= 0 else [*problems, f"and {more:,} more"]
 
 
-def _steps(kind: str, loc: tuple[int | str, ...]) -> list[int | str]:
-    """Where a problem is, without what pydantic adds of its own; an unknown key stays, whatever its name."""
-    n = len(loc) - (kind == "extra_forbidden")
-    own = [s for s in loc[:n] if s != "[key]" and not (isinstance(s, str) and s.startswith("function-"))]
-    return [*own, *loc[n:]]
+def _is_marker(step: int | str) -> bool:
+    """Whether a step of pydantic's path is a word of its own and no key."""
+    return isinstance(step, str) and (step == "[key]" or step.startswith("function-"))
 
 
 def _sentence(item: dict[str, Any], steps: list[int | str], cls: type[BaseModel]) -> str:

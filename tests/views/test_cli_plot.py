@@ -43,6 +43,8 @@ FOUND = {
 }  # fmt: skip
 
 
+@pytest.mark.usefixtures("chinese_letters")
+@pytest.mark.filterwarnings("ignore:Glyph")
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_is_drawn_into_its_file(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "x.svg"

@@ -24,6 +24,8 @@ from roofline.answers.prediction import predict
 from roofline.errors import SpecError
 from roofline.specs.catalog import hardware, hardware_ids, model
 from roofline.specs.deployment import Deployment
+from roofline.specs.plan import Plan
+from roofline.specs.slo import SLO
 from roofline.views import plot
 from roofline.views.plot import latency_words, roof_words
 from roofline.views.plot.latency_points import tpot_lines, ttft_curve
@@ -47,8 +49,8 @@ def _tidy(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     assert dict(matplotlib.rcParams) == before
 
 
-def deployment(model_id: str = LLAMA, chip: str = H100, **formats: str) -> Deployment:
-    return Deployment(model=model(model_id), hardware=hardware(chip), **formats)  # type: ignore[arg-type]
+def deployment(model_id: str = LLAMA, chip: str = H100, **more: Any) -> Deployment:
+    return Deployment(model=model(model_id), hardware=hardware(chip), **more)
 
 
 def line_of(ax: Axes, label: str) -> tuple[Any, Any]:
@@ -413,6 +415,16 @@ VARIETY: dict[str, Any] = {
     "latency": usual_latency,
     "latency in a column": lambda: plot.latency(deployment(), size="column"),
     "one panel": lambda: plot.tpot_vs_batch(deployment(), context_tokens=(1024, 8192), batch=16),
+    "promises": lambda: plot.latency(deployment(engine="vllm"), batch=4, slo=SLO(ttft_p95_s=0.2, tpot_p95_s=0.02)),
+    "ops": lambda: plot.roofline(deployment(engine="vllm"), ops=True),
+    "roads": lambda: plot.roofline(deployment("llama-3.1-70b", engine="vllm", plan=Plan(tp=4)), tiers=["link", "host"]),
+    "memory": lambda: plot.memory([deployment(chip=c, engine="vllm") for c in (H100, "rtx-4090", "mi300x")]),
+    "memory in a column": lambda: plot.memory(deployment(engine="vllm"), size="column", lang="zh"),
+    "breakdown": lambda: plot.time_breakdown(deployment("deepseek-v3", "h200", plan=Plan(tp=8), engine="sglang")),
+    "breakdown in a column": lambda: plot.time_breakdown(deployment(), size="column"),
+    "heat": lambda: plot.latency_heatmap(deployment(engine="vllm"), lang="zh"),
+    "heat in a column": lambda: plot.latency_heatmap(deployment(), size="column", theme="dark"),
+    "batches": lambda: plot.kv_growth(model(LLAMA), hardware=hardware(H100), batch=[1, 8, 64]),
 }
 
 

@@ -165,6 +165,8 @@ PICTURES: dict[str, Callable[..., Any]] = {
 }
 
 
+@pytest.mark.usefixtures("chinese_letters")
+@pytest.mark.filterwarnings("ignore:Glyph")
 @pytest.mark.parametrize("name", PICTURES)
 def test_every_picture_speaks_chinese_and_draws_the_same(name: str) -> None:
     drawn = [PICTURES[name](lang=lang) for lang in ("en", "zh")]

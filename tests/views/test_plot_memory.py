@@ -118,6 +118,8 @@ def test_a_prediction_brings_its_request_and_its_draft() -> None:
     assert sizes.drop("free").sum() == pytest.approx(float(p.memory.allocated_bytes_per_chip))
 
 
+@pytest.mark.usefixtures("chinese_letters")
+@pytest.mark.filterwarnings("ignore:Glyph")
 @pytest.mark.parametrize("lang", ["en", "zh"])
 def test_a_model_with_recurrent_layers_says_that_state_is_in_it(lang: Any) -> None:
     ax: Any = rl.plot.memory(of("nemotron-h-8b"), lang=lang)

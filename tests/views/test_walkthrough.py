@@ -24,10 +24,11 @@ from roofline.units import format_bytes, format_si
 from roofline.views.cli import run
 from roofline.views.walkthrough import page
 from roofline.views.walkthrough.phrases import sentences
+from roofline.views.walkthrough.shown import parts_of, shown_of
 from roofline.views.words import percent, seconds, three
 
 DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_"
-KINDS = (  # MHA; GQA; MLA and experts; windows, sinks and experts; delta nets; K = V and windows; MQA
+KINDS = (  # MHA; GQA; MLA and experts; windows, sinks and experts; delta nets; windows; MQA; K = V
     ("llama-2-7b", "h100-sxm-80gb"),
     ("llama-3.1-8b", "m5-max-40c"),
     ("deepseek-v3", "h200-sxm-141gb"),
@@ -35,6 +36,7 @@ KINDS = (  # MHA; GQA; MLA and experts; windows, sinks and experts; delta nets; 
     ("qwen3-next-80b-a3b", "mi300x"),
     ("gemma-3-27b", "l4"),
     ("falcon-7b", "a10"),
+    ("gemma-4-31b-nvfp4", "b200-sxm-180gb"),
 )
 
 
@@ -64,6 +66,8 @@ def looked_up(found: dict[str, Any], name: str, **at: int) -> Any:
     i = 0
     for dim in dims:
         i = i * len(found["stops"][dim]) + at.get(dim, found["start"][dim])
+    if len(texts) <= 64:
+        return texts[DIGITS.index(codes[i])]
     return texts[DIGITS.index(codes[2 * i]) * 64 + DIGITS.index(codes[2 * i + 1])]
 
 
@@ -144,13 +148,14 @@ def test_every_setting_shows_what_the_library_answers(name: str, data: st.DataOb
     assert says("s5.s") == seconds(late.seconds)
     assert says("s5.cache") == format_bytes(float(room.kv_bytes))
     assert says("s5.share") == percent(late.total("kv_read_bytes") / late.hbm_bytes)
+    assert says("s5.weights") == format_bytes(float(room.weight_bytes))
     assert says("s5.used") == format_bytes(float(room.used_bytes_per_chip))
     if "s5.fits" in found["slots"]:
         assert says("s5.fits") == (["fits", "放得下"] if room.fits else ["does not fit", "放不下"])
 
 
 def _buttons(text: str, dim: str) -> list[str]:
-    return re.findall(rf'<input type="radio" name="s5-{dim}"[^>]*><span>([\w.-]+)</span>', text)
+    return re.findall(rf'<input type="radio" name="s5-{dim}"[^>]*><span>([^<]+)</span>', text)
 
 
 @pytest.mark.parametrize("name", [name for name, _ in KINDS])
@@ -207,7 +212,131 @@ def test_the_knee_is_the_first_prompt_from_which_compute_binds() -> None:
     assert n in answers(page_of("llama-2-7b"))["stops"]["n"]
 
 
+# What its sentences claim, of every kind of model
+
+
+@pytest.mark.parametrize("name", [name for name, _ in KINDS])
+def test_a_product_is_bound_by_compute_right_of_the_ridge_it_is_held_against(name: str) -> None:
+    found, text = answers(page_of(name)), page_of(name)
+    ridge = re.search(r"The ridge of \w+ is at ([\d,]+)", text)
+    assert ridge is not None
+    stops = range(len(found["stops"]["n"]))
+    shares = [
+        float(looked_up(found, "s1.first.all", n=n).replace(",", "")) / float(ridge[1].replace(",", "")) for n in stops
+    ]
+    bounds = [looked_up(found, "s1.first.bound", n=n)[0] for n in stops]
+    assert {(share > 1, bound) for share, bound in zip(shares, bounds, strict=True) if abs(share - 1) > 0.01} == {
+        (False, "memory"), (True, "compute")
+    }  # fmt: skip
+
+
+def test_experts_that_are_read_are_those_that_tokens_are_sent_to() -> None:
+    text, found = page_of("gpt-oss-20b"), answers(page_of("gpt-oss-20b"))  # 4 of 32 experts a token
+    assert "A token passes 4 of 32 experts in a layer." in text
+    assert shown(text, "s4.experts") == "12 %"  # 4 / 32
+    assert shown(text, "s2.experts") == "41 %"  # 1 − (1 − 1/8)⁴
+    assert looked_up(found, "s2.experts", n=len(found["stops"]["n"]) - 1) == "100 %"
+    assert "The same weights are read as for the whole prompt." not in text
+    assert "The same weights are read as for the whole prompt." in page_of("llama-2-7b")
+
+
+def test_a_token_costs_less_once_windows_are_full() -> None:
+    text = page_of("gemma-3-27b")  # 52 layers of 62 see 1024 tokens; 16 heads of 128 in 16 bit
+    assert "507,904 B (496 KiB) while it is short, and 81,920 B once every window is full" in text  # 62 and 10 · 8192
+    room = (
+        2 * model("gemma-3-27b").n_params - 52 * 8192 * 1024
+    )  # what the windows leave of as many bytes as the weights
+    assert shown(text, "s5.equal") == f"{room // 81_920:,}"
+    assert "it is one of 10 that are alike" in text  # shown is a layer that sees the whole context
+
+
+def test_what_recurrent_layers_keep_is_said_beside_the_cache() -> None:
+    assert "The recurrent layers keep 73.7 MiB besides" in page_of("qwen3-next-80b-a3b")  # 36·(32·128·128·4 + 8192·3·2)
+    assert "recurrent" not in page_of("llama-2-7b").partition("<script")[0]
+
+
+@pytest.mark.parametrize("name", [name for name, _ in KINDS])
+def test_whether_a_batch_lifts_decode_past_the_ridge_is_what_an_endless_one_does(name: str) -> None:
+    found, d = answers(page_of(name)), deployment(name, dict(KINDS)[name])
+    for i, n in enumerate(found["stops"]["n"]):
+        if "s4.lifts" in found["slots"]:
+            bound = decode(d, context_tokens=n, batch=1e9).bound
+            assert ("no batch" in looked_up(found, "s4.lifts", n=i)[0]) == (bound != "compute")
+
+
+@pytest.mark.parametrize(
+    ("name", "limit"),
+    [("llama-2-7b", "1.00"), ("llama-3.1-8b", "4.00"), ("falcon-7b", "71.0"),  # query heads a key: 1, 32/8, 71
+     ("deepseek-v3", "242")],  # 2 · 128 · (576 + 512) FLOP for 576 · 2 B
+)  # fmt: skip
+def test_attention_in_a_long_context_has_the_intensity_of_its_group(name: str, limit: str) -> None:
+    assert f"in a long context it is {limit}:" in page_of(name)
+
+
+def test_the_weight_formats_on_the_buttons_take_ever_fewer_bytes() -> None:
+    for name, chip in KINDS:
+        d = deployment(name, chip)
+        own, *others = _buttons(page_of(name), "w")
+        held = [memory(d, context_tokens=1).weight_bytes]
+        for other in others:
+            narrower = Deployment(model=d.model, hardware=d.hardware, weights=other)
+            held.append(memory(narrower, context_tokens=1).weight_bytes)
+        assert held == sorted(set(held), reverse=True), (own, others)
+    assert _buttons(page_of("gpt-oss-20b"), "w")[0] == "mxfp4+bf16"  # experts of 4 bits: 8 would be wider
+
+
+def test_the_layer_shown_is_the_model_s_own_and_its_values_have_their_width() -> None:
+    d = deployment("qwen2.5-vl-7b", "v100-sxm2-32gb")  # its tower has as many layers of a kind: 28
+    own = shown_of(d.model, prefill(d, prompt_tokens=4))
+    assert own.projections == ("q_proj", "k_proj", "v_proj")
+    assert own.dims["q_proj"] == (3584, 3584)
+    d = deployment("mimo-v2-flash", "h200-sxm-141gb")  # 4 heads of 192 with values of 128 where all is seen
+    assert shown_of(d.model, prefill(d, prompt_tokens=4)).kept(4) == {"K": 768, "V": 512}
+    d = deployment("deepseek-v3.2", "h200-sxm-141gb")  # of what stands before attention the indexer's makes no K or V
+    assert shown_of(d.model, prefill(d, prompt_tokens=4)).projections == (
+        "q_a_proj", "q_b_proj", "kv_a_proj", "k_b_proj", "v_b_proj"
+    )  # fmt: skip
+
+
+def test_in_a_window_a_row_of_scores_ends() -> None:
+    found = answers(page(deployment("mistral-7b-v0.1", "a10")))  # every layer sees 4096
+    last = {dim: len(stops) - 1 for dim, stops in found["stops"].items()}
+    assert looked_up(found, "s4.keys", **last) == "4096"
+    assert looked_up(found, "s3.layer", **last) == f"{4096 * 2 * 8 * 128 * 2:,}"
+    assert looked_up(found, "s2.pairs", **last) == f"{4096 * 4097 // 2 + 4096 * 4096:,}"  # 8192 queries
+    assert looked_up(found, "s5.keys", **last) == "4096"
+
+
+@pytest.mark.parametrize("name", ["deepseek-v2-lite", "qwen3-next-80b-a3b", "gemma-4-e2b", "jamba-1.5-mini"])
+def test_parts_make_the_whole_pass(name: str) -> None:
+    d = deployment(name, "h100-sxm-80gb")
+    t = decode(d, context_tokens=100)
+    parts = parts_of(d.model, t)
+    assert sum(float(of["executed_flops"]) for of in parts.values()) == pytest.approx(
+        float(t.executed_flops), rel=1e-12
+    )
+    assert sum(float(of["streamed_bytes"]) for of in parts.values()) == pytest.approx(float(t.hbm_bytes), rel=1e-12)
+
+
+def test_a_lone_dense_layer_is_feed_forward_too() -> None:
+    d = deployment("deepseek-v2-lite", "h100-sxm-80gb")  # 1 dense layer of 10944; 26 of 6 experts and 2 shared, of 1408
+    weights = 3 * 2048 * 10944 + 26 * (3 * 2048 * 1408 * (6 + 2) + 2048 * 64)
+    assert float(parts_of(d.model, decode(d, context_tokens=4))["ffn"]["executed_flops"]) == 2 * weights
+
+
+def test_a_shape_has_no_commas_of_its_own() -> None:
+    text = re.sub(r"<[^>]+>", "", page(deployment("llama-2-7b", "h100"), prompt_tokens=2048))
+    assert "(2048, 4096) × (4096, 4096)" in text
+    assert re.findall(r"\(\d+,\d{3}, |, \d+,\d{3}\)", text) == []
+
+
 # One file that fetches nothing
+
+
+def test_the_largest_page_with_stops_of_the_reader_s_own_is_small() -> None:
+    text = page(deployment("gemma-4-26b-a4b", "h100"), prompt_tokens=3001, batch=24).encode()
+    assert len(text) <= 250_000
+    assert len(gzip.compress(text)) <= 70_000
 
 
 @pytest.mark.parametrize("name", [name for name, _ in KINDS])
@@ -270,6 +399,8 @@ def test_the_sliders_begin_where_one_asks() -> None:
     assert found["stops"]["n"][found["start"]["n"]] == 3000
     assert found["stops"]["b"][found["start"]["b"]] == 24
     assert 3001 in found["stops"]["c"]
+    far = answers(page(deployment("llama-3.1-8b", "h100-sxm-80gb"), prompt_tokens=20_000))
+    assert far["stops"]["c"][far["start"]["c"]] > 20_000  # no context shorter than its prompt
 
 
 def test_a_context_past_the_model_s_own_is_shown_and_said() -> None:

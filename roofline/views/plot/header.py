@@ -14,6 +14,7 @@ EDGE = 5.0  # between letters and the rim of the figure [pt]
 LINE = 1.3  # line height over letter size
 SHORT_NAMES = {
     "Throughput (TFLOP/s per chip)": "TFLOP/s per chip",
+    "每芯片吞吐（TFLOP/s）": "TFLOP/s",
     "Arithmetic intensity (FLOP per byte of HBM traffic)": "Arithmetic intensity (FLOP/B)",
     "Arithmetic intensity (FLOP per byte of memory traffic)": "Arithmetic intensity (FLOP/B)",
 }
@@ -75,7 +76,9 @@ def band(figure: Any, *, title: str, line: str, name: str, foot: str, look: Look
     size, ink = look.size, look.theme.ink
     height, full = figure.get_figheight() * 72.0, figure.get_figwidth() * 72.0
     width = full - 2 * EDGE
-    foot = wrapped(foot, width=width, size=size.note)
+    foot = wrapped(
+        foot, width=0.98 * width, size=size.note
+    )  # letters on a screen are a little wider than their outlines
     bottom = (foot.count("\n") + 1) * size.note * LINE + EDGE
     texts = [(wrapped(title, width=width, size=size.title, bold=True), size.title, "bold")] if title else []
     texts += [(wrapped(line, width=width, size=size.text), size.text, "normal")] if line else []

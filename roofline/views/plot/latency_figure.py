@@ -118,14 +118,16 @@ def tpot_vs_batch(
 ) -> Axes:
     """TPOT against the batch, alone: a line a context, up to the batch that fills the memory; see `latency`.
 
-    The lane below, `roofline_lane`, shows the tokens a second of all sequences together: B / TPOT.
+    The lane below, `roofline_lane`, shows the tokens a second of all sequences together, B / TPOT; not in a column.
     """
     look = look_named(theme=theme, size=size, lang=lang)
     d, request = _one(deployment, prompt_tokens=None, batch=batch)
     require_tokens(d, "tpot_vs_batch")
     tpot = tpot_lines(d, request, context_tokens, slo)
-    panel = replace(_tpot_panel(tpot, lang), draw=partial(_with_rates, tpot))
-    only: Axes = alone(panel, ax, look, trust_of(d, lang=lang), has_lanes=True)
+    panel, has_lane = _tpot_panel(tpot, lang), look.size.name != "column"  # which has no room for it
+    if has_lane:
+        panel = replace(panel, draw=partial(_with_rates, tpot))
+    only: Axes = alone(panel, ax, look, trust_of(d, lang=lang), has_lanes=has_lane)
     return only
 
 

@@ -91,37 +91,45 @@ def letter_memory(ax: Any, stacks: Sequence[Stack], look: Look) -> None:
 
 
 def _letter_pieces(ax: Any, row: int, stack: Stack, look: Look) -> None:
-    """A size in each piece; those of narrow pieces over the bar, in order, none on another."""
+    """A size in each piece; those of narrow ones over the bar, none on another; the largest where not all fit."""
     frame, pt, size, start = ax.get_window_extent(), 72.0 / ax.figure.figure.dpi, look.size.note, 0.0
     box = {"facecolor": look.theme.ground, "edgecolor": "none", "pad": 0.8}
     style = look.text | {"fontsize": size, "ha": "center", "va": "center", "zorder": 6}
-    over: list[tuple[float, str]] = []  # middle of a piece [pt], its size
+    over: list[tuple[float, str, float]] = []  # middle of a piece [pt], its size in words, and in bytes
     for n_bytes in stack.pieces.values():
         text, wide = format_bytes(n_bytes), n_bytes / GIB / ax.get_xlim()[1]
         middle = (start + n_bytes / 2.0) / GIB
         if wide >= LEAST_INSIDE and width_pt(text, size=size) + 6.0 <= wide * frame.width * pt:
             ax.text(middle, row, text, bbox=box, **style)
         elif wide >= LEAST_NAMED:
-            over.append((float(ax.transData.transform((middle, row))[0]) * pt, text))
+            over.append((float(ax.transData.transform((middle, row))[0]) * pt, text, n_bytes))
         start += n_bytes
-    places = _spread([at for at, _ in over], [width_pt(t, size=size) + 5.0 for _, t in over], most=frame.x1 * pt)
-    for (at, text), there in zip(over, places, strict=True):
+    widths = {text: width_pt(text, size=size) + 5.0 for _, text, _ in over}
+    while sum(widths[text] for _, text, _ in over) > frame.width * pt:
+        over.remove(min(over, key=lambda piece: piece[2]))
+    places = _spread(
+        [at for at, _, _ in over], [widths[text] for _, text, _ in over], least=frame.x0 * pt, most=frame.x1 * pt
+    )
+    for (at, text, _), there in zip(over, places, strict=True):
         x = float(ax.transData.inverted().transform((at / pt, 0.0))[0])
+        edge: dict[str, Any] = {"xy": (x, row - BAR / 2.0), "textcoords": "offset points", "annotation_clip": False}
+        ax.annotate(text, xytext=(there - at, 7.0), **edge, **style)
         ax.annotate(
-            text, (x, row - BAR / 2.0), xytext=(there - at, 7.0), textcoords="offset points", **style,
+            "", xytext=(there - at, 4.0), in_layout=False, **edge,
             arrowprops={"arrowstyle": "-", "color": look.theme.grey, "linewidth": 0.6, "shrinkA": 0, "shrinkB": 0},
         )  # fmt: skip
 
 
-def _spread(at: list[float], wide: list[float], *, most: float) -> list[float]:
-    """Middles of words of some widths, in order, pushed right until none covers another, then left of an edge.
+def _spread(at: list[float], wide: list[float], *, least: float, most: float) -> list[float]:
+    """Middles of words of some widths, in order, pushed right of an edge and of one another, then left of the other edge.
 
-    >>> _spread([10.0, 12.0], [20.0, 10.0], most=100.0), _spread([95.0, 97.0], [20.0, 10.0], most=100.0)
-    ([10.0, 25.0], [80.0, 95.0])
+    >>> [_spread(at, [20.0, 10.0], least=0.0, most=100.0) for at in ([8.0, 12.0], [95.0, 97.0])]
+    [[10.0, 25.0], [80.0, 95.0]]
     """
     there = list(at)
-    for i in range(1, len(there)):
-        there[i] = max(there[i], there[i - 1] + (wide[i - 1] + wide[i]) / 2.0)
+    for i in range(len(there)):
+        there[i] = max(there[i], least + wide[i] / 2.0)
+        least = there[i] + wide[i] / 2.0
     for i in reversed(range(len(there))):
         there[i] = min(there[i], most - wide[i] / 2.0)
         most = there[i] - wide[i] / 2.0

@@ -69,7 +69,7 @@ def _heads(shown: Shown) -> Said:
         return (f"one latent of {shown.d_key} for all of them (MLA)", f"共用一个 {shown.d_key} 维潜向量（MLA）")
     kept = shown.n_kv_heads
     name = "MHA" if kept == shown.mixer.n_heads else "MQA" if kept == 1 else "GQA"
-    return (f"{kept} key and value heads ({name})", f"{kept} 个 KV 头（{name}）")
+    return f"{kept} key and value head{'' if kept == 1 else 's'} ({name})", f"{kept} 个 KV 头（{name}）"
 
 
 def _kept(shown: Shown) -> Said:
@@ -85,11 +85,11 @@ def _sight(shown: Shown) -> Said:
     """How far a query of the layer shown sees, where it does not see everything before it."""
     match shown.mixer:
         case Attention(indexer=Indexer() as x) | Latent(indexer=Indexer() as x):
-            return (f", of which an indexer picks the best {x.top_k:,}", f"（由索引器挑出最相关的 {x.top_k:,} 个）")
+            return (f" (of which an indexer picks the best {x.top_k:,})", f"（由索引器挑出最相关的 {x.top_k:,} 个）")
         case Attention(window=int() as window, chunked=True):
-            return (f", within its chunk of {window:,}", f"（限于自己所在的那段 {window:,} 个）")
+            return (f" (within its chunk of {window:,})", f"（限于自己所在的那段 {window:,} 个）")
         case Attention(window=int() as window):
-            return (f", at most {window:,}: its window", f"（窗口内至多 {window:,} 个）")
+            return (f" (at most {window:,}, its window)", f"（窗口内至多 {window:,} 个）")
         case _:
             return ""
 

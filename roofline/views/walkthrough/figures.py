@@ -132,6 +132,9 @@ def _project(slots: Slots, shown: Shown, read: Timing, roof: Roof) -> None:
     for name in ("flops", "bytes", "intensity", "bound"):
         slots.copy(f"s1.first.{name}", f"s1.{shown.projections[0]}.{name}")
     slots.put("s1.first.all", "n", first["intensity"], per_byte)
+    peak = np.asarray(first["executed_flops"] / first["compute_s"])[-1]
+    slots.say("s1.ridge", three(peak / roof.hbm_bytes_per_s))
+    slots.say("s1.dtype", str(first["run_dtype"]))
     slots.put("s1.kind", "n", read.coordinates["prompt_tokens"], _product)
     roof.place_at(
         slots, "s1", "n", intensity=first["intensity"], flops_per_s=first["executed_flops"] / first["seconds"]
@@ -250,7 +253,9 @@ def _decode_one(slots: Slots, s: Settings, shown: Shown, step: Timing, roof: Roo
     limits = np.array([decode_limit(s.deployment, context_tokens=float(n)) for n in s.prompts])
     slots.put("s4.limit", "n", limits, per_byte)
     full = decode(s.deployment, context_tokens=np.array(s.prompts, float), batch=ENDLESS)
-    slots.put("s4.lifts", "n", np.asarray(full.bound) == "compute", lambda lifts: LIFTS[bool(lifts)])
+    lifted = np.asarray(full.bound) == "compute"
+    told = lifted + 2 * (lifted == (limits >= step.ridge))
+    slots.put("s4.lifts", "n", told, lambda code: LIFTS[code % 2 == 1, code >= 2])
     roof.place(slots, "s4", "nb", step)
 
 
@@ -260,10 +265,19 @@ def _per_read_byte(row: Mapping[str, Any]) -> Floats:
     return np.asarray(np.where(read > 0, row["executed_flops"] / np.maximum(read, 1.0), 0.0))
 
 
-LIFTS: Mapping[bool, Said] = {
-    False: ("no batch makes this decode compute-bound", "再大的批也不会让这里的解码受限于算力"),
-    True: ("a large enough batch makes decode compute-bound", "批足够大时，解码会受限于算力"),
+LIFTS: Mapping[tuple[bool, bool], Said] = {  # bound by compute; on the side of the ridge that says so
+    (False, True): (
+        "below the ridge: no batch makes this decode compute-bound",
+        "低于拐点：再大的批也不会让这里的解码受限于算力",
+    ),
+    (True, True): (
+        "above the ridge: a large enough batch makes decode compute-bound",
+        "高于拐点：批足够大时，解码会受限于算力",
+    ),
+    (False, False): ("and no batch makes this decode compute-bound", "再大的批也不会让这里的解码受限于算力"),
+    (True, False): ("and a large enough batch makes decode compute-bound", "批足够大时，解码会受限于算力"),
 }
+"""Units of several dtypes have ridges of their own: a pass may be bound otherwise than by that of most of its work."""
 
 
 def _thin(batch: Any) -> Said:

@@ -16,7 +16,8 @@
     const [dims, texts, codes] = slots[name];
     let i = 0;
     for (const dim of dims) i = i * stops[dim].length + at[dim];
-    const found = texts[digits.indexOf(codes[2 * i]) * 64 + digits.indexOf(codes[2 * i + 1])];
+    const two = texts.length > 64, at64 = (k) => digits.indexOf(codes[k]);
+    const found = texts[two ? at64(2 * i) * 64 + at64(2 * i + 1) : at64(i)];
     return typeof found === "string" ? found : found[chinese ? 1 : 0];
   };
   const figures = all("[data-v]").map((e) => [e, e.dataset.v, e.closest("[lang]") === root ? null : e.closest("[lang]").lang.startsWith("zh")]);

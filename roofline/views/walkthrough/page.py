@@ -113,6 +113,7 @@ def _context(slots: Slots, s: Settings, shown: Shown, roof: Roof, phrases: Phras
         "expert": (shown.ffn or "").startswith("expert_"),
         "experts": experts_of(d.model) is not None, "state": at_rest.state_bytes > 0,
         "alike": shown.repeat == d.model.n_layers, "latent": isinstance(shown.mixer, Latent),
+        "keys": isinstance(shown.mixer, Attention) and shown.mixer.values == "keys",
         "bends": later_bytes(d) < at_rest.kv_bytes_per_token,
         "knee": s.knee, "equal": slots.now("equal"), "endless": slots.now("s5.equal") == "–", "over": ("n", "c"),
         "choices": _choices(s, phrases), "prompt": PROMPT, "answer": ANSWER,

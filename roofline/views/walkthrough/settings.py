@@ -191,14 +191,14 @@ def _kv(d: Deployment) -> tuple[Formats, ...]:
 
 
 def _weights(d: Deployment) -> tuple[Formats, ...]:
-    """The weights' own format, then narrower ones that run; its bits are what a weight takes, where formats are mixed."""
+    """The weights' own format, then two narrower ones that run; bits are what a weight takes, where formats are mixed."""
     own, held = d.numerics.weights_name, _weight_bytes(d)
     found = [Formats(round(8.0 * held / d.model.n_params), own, {})]
     for _, changed in narrower(d):
         named, bits = changed.numerics.weights.name, int(changed.numerics.weights.bits)
         if named != d.numerics.weights.name and _weight_bytes(changed) < 0.9 * held and bits < found[-1].bits:
             found.append(Formats(bits, named, {"weights": named}))
-    return tuple(found)
+    return tuple(found[:3])
 
 
 def _weight_bytes(d: Deployment) -> float:

@@ -25,7 +25,7 @@ class Slots:
     >>> slots = Slots({"n": 3, "b": 2}, {"n": 1, "b": 0})
     >>> slots.put("pass.flops", "n", np.array([10.0, 20.0, 30.0]), "{:.0f} FLOP".format)
     >>> slots.now("pass.flops"), slots.packed()["pass.flops"]
-    ('20 FLOP', ['n', ['10 FLOP', '20 FLOP', '30 FLOP'], '000102'])
+    ('20 FLOP', ['n', ['10 FLOP', '20 FLOP', '30 FLOP'], '012'])
     """
 
     sizes: Mapping[str, int]
@@ -61,10 +61,13 @@ class Slots:
         return len(set(self.texts[name][1])) > 1
 
     def packed(self) -> dict[str, list[Any]]:
-        """For the page: settings, the texts each once, and which of them at every setting, two digits of base 64 each."""
+        """For the page: settings, the texts each once, and which at every setting, in one or two digits of base 64."""
         return {name: list(_packed(*self.texts[name])) for name in self.texts if self.moves(name)}
 
 
 def _packed(dims: str, texts: list[Said]) -> tuple[str, list[Said], str]:
     each = {text: i for i, text in enumerate(dict.fromkeys(texts))}
-    return dims, list(each), "".join(DIGITS[each[text] // 64] + DIGITS[each[text] % 64] for text in texts)
+    codes = [
+        DIGITS[i % 64] if len(each) <= 64 else DIGITS[i // 64] + DIGITS[i % 64] for i in map(each.__getitem__, texts)
+    ]
+    return dims, list(each), "".join(codes)
