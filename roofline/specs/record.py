@@ -94,9 +94,8 @@ def explain_validation(error: ValidationError, cls: type[BaseModel], *, most: in
     """One sentence a problem, of the first so many: the dotted place, then what was expected and what came."""
     problems = []
     for item in sorted(error.errors(include_url=False), key=lambda e: e["type"] != "extra_forbidden")[:most]:
-        last = (
-            len(item["loc"]) - 1 if item["type"] == "extra_forbidden" else -1
-        )  # a key of the file, whatever it is called
+        # what is forbidden is a key of the file, whatever it is called
+        last = len(item["loc"]) - 1 if item["type"] == "extra_forbidden" else -1
         steps = [s for i, s in enumerate(item["loc"]) if i == last or not _is_marker(s)]
         place = "".join(f"{s}: " for s in (".".join(shorten(str(s), 40) for s in steps),) if s)
         problems.append(place + _sentence(dict(item), steps, cls))
