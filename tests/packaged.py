@@ -37,6 +37,7 @@ ASKED = {
     "plot": "roofline llama-3.1-8b h100 --out roofline.svg",
     "checklist": f"llama-3.1-8b h100 {LOAD} --slo ttft_p95=1s --out launch.html",
     "dashboard": f"llama-3.1-8b h100 {LOAD} --out board.json",
+    "sweep": "llama-3.1-8b h100 --batch 1,8 --context 1k:4k:x2 --out sweep.csv",
     "walkthrough": "llama-3.1-8b h100 -o page.html",
     "verify": "--kind mla",
     "hardware": "h100",

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from roofline.errors import SpecError, UnknownName, did_you_mean, shorten, shown
 from roofline.specs.engine import Engine
@@ -42,7 +42,10 @@ MAX_YAML_VALUES = 50_000
 
 _NOT_DECIMAL = re.compile(r"^[-+]?0[0-9xob_]|:", re.I)  # YAML 1.1 reads 010 as eight and 1:08 as sixty-eight
 
+SHIPPED = ("hardware", "models", "engines")
+
 PathLike = str | os.PathLike[str]
+R = TypeVar("R", Hardware, Model)
 
 
 def hardware(name: PathLike, *, search: Sequence[PathLike] = ()) -> Hardware:
@@ -55,8 +58,7 @@ def hardware(name: PathLike, *, search: Sequence[PathLike] = ()) -> Hardware:
     """
     _require_name(name, "hardware")
     base, _, size = os.fspath(name).partition(":") if not _is_path(name) else (os.fspath(name), "", "")
-    data, where = _found(base, "hardware", search)
-    chip = Hardware.read(data, where=where)
+    chip = _record(Hardware, *_found(base, "hardware", search))
     if size == "" and os.fspath(name).endswith(":") and not _is_path(name):
         raise UnknownName(f'hardware: expected a memory size after "{shorten(os.fspath(name))}", as in m5-max:64GB')
     return chip.with_memory(size) if size else chip
@@ -79,12 +81,12 @@ def model(name: PathLike, *, search: Sequence[PathLike] = ()) -> Model:
 
         return read_config(path)
     try:
-        data, where = _found(os.fspath(name), "models", search)
+        path, where = _found(os.fspath(name), "models", search)
     except UnknownName:
         if name and is_folder(path):  # no name of the catalogue, but a folder here
             return model(Path(os.curdir, path), search=search)
         raise
-    return Model.read(data, where=where)
+    return _record(Model, path, where)
 
 
 def model_yaml(spec: Model) -> str:
@@ -110,8 +112,8 @@ def engine(name: PathLike, *, search: Sequence[PathLike] = ()) -> Engine:
     32
     """
     _require_name(name, "engine")
-    data, where = _found(os.fspath(name), "engines", search)
-    found = Engine.read(_completed(data, search, where), where=where)
+    path, where = _found(os.fspath(name), "engines", search)
+    found = Engine.read(_completed(_data(path), search, where), where=where)
     for earlier in found.parameters_from:
         _an_engine(earlier, f"{where}: parameters_from", search)
     return found
@@ -131,7 +133,7 @@ def _completed(data: dict[str, Any], search: Sequence[PathLike], where: str) -> 
     if "like" not in data:
         return data
     own = {key: value for key, value in data.items() if key != "like"}
-    other, _ = _found(_an_engine(data["like"], f"{where}: like", search), "engines", search)
+    other = _data(_found(_an_engine(data["like"], f"{where}: like", search), "engines", search)[0])
     if "like" in other:
         raise SpecError(f"{where}: like: expected an engine that stands by itself, got {shown(data['like'])}")
     base = {key: value for key, value in other.items() if key not in ("aliases", "notes", "parameters_from")}
@@ -225,20 +227,36 @@ def is_folder(path: Path) -> bool:
         return False
 
 
-def _found(name: str, kind: str, search: Sequence[PathLike]) -> tuple[dict[str, Any], str]:
-    """(data, where) of a spec; `where` as errors show it."""
+def _found(name: str, kind: str, search: Sequence[PathLike]) -> tuple[Path, str]:
+    """The file of a spec, and what errors call it."""
     if _is_path(name):
         if is_folder(Path(name)):
             raise SpecError(f"{name}: expected a YAML file, found a folder")
-        return load_yaml(Path(name)), name
+        return Path(name), name
     path = _by_name(name, kind, search)
-    data = _shipped_data(path) if path in _shipped_files(kind) else load_yaml(path)
-    return data, f"{kind}/{path.name}"
+    return path, f"{kind}/{path.name}"
+
+
+def _is_shipped(path: Path) -> bool:
+    return path.parent.name in SHIPPED and path.parent == shipped(path.parent.name)
+
+
+def _data(path: Path) -> dict[str, Any]:
+    return _shipped_data(path) if _is_shipped(path) else load_yaml(path)
 
 
 @lru_cache(maxsize=1024)
 def _shipped_data(path: Path) -> dict[str, Any]:
     return load_yaml(path)
+
+
+def _record(kept: type[R], path: Path, where: str) -> R:
+    return _shipped_record(kept, path, where) if _is_shipped(path) else kept.read(load_yaml(path), where=where)
+
+
+@lru_cache(maxsize=1024)
+def _shipped_record(kept: type[R], path: Path, where: str) -> R:
+    return kept.read(load_yaml(path), where=where)
 
 
 def _by_name(name: str, kind: str, search: Sequence[PathLike]) -> Path:

@@ -193,6 +193,9 @@ class Hardware(Record):
     sources: dict[str, str] = {}
     notes: str = ""
 
+    def __hash__(self) -> int:
+        return hash((self.id, self.memory_bytes, self.hbm_bytes_per_s))
+
     # the words the rest of the library uses
 
     @property

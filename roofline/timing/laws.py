@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
+from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -186,6 +187,7 @@ class PassLaw:
         return total if isinstance(total, np.ndarray) else float(total)
 
 
+@lru_cache(maxsize=512)
 def pass_law(rows: tuple[Row, ...], chip: Hardware, efficiency: Efficiency, *, overlap: float = 0.0) -> PassLaw:
     """The rows of a pass on a machine, those of the same forms as one."""
     repeats: dict[tuple[tuple[Linear, ...], Linear], float] = {}
@@ -223,9 +225,9 @@ def peak(row: Row, chip: Hardware) -> float:
     return chip.peak_flops_per_s(run_dtype(row.compute_dtype, chip))
 
 
-def floors(rows: Iterable[Row], chip: Hardware) -> tuple[Linear, Linear, Linear]:
+@lru_cache(maxsize=512)
+def floors(rows: tuple[Row, ...], chip: Hardware) -> tuple[Linear, Linear, Linear]:
     """Σ F / π_max, Σ compulsory bytes / β, Σ compulsory payload / link: what each resource takes at least  [s]."""
-    rows = tuple(rows)
     arithmetic, links = Linear(), Linear()
     traffic = summed(rows, "compulsory_bytes") * (1.0 / chip.hbm_bytes_per_s)
     for row in rows:

@@ -396,3 +396,20 @@ def test_words_and_dates_are_the_table_s(row: dict[str, str]) -> None:
     assert hardware.memory.type == row["mem_type"].removesuffix(" (recalled)")
     if hardware.price:
         assert hardware.price.date == datetime.date.fromisoformat(row["price_date"])
+
+
+def test_a_shipped_chip_is_read_once_and_a_file_of_yours_whenever_it_is_asked_for(tmp_path: Path) -> None:
+    assert catalog.hardware("h100") is catalog.hardware("h100-sxm-80gb")
+    path, text = tmp_path / "mine.yaml", (SHIPPED / "h100-sxm-80gb.yaml").read_text(encoding="utf-8")
+    for mib in (81559, 95830):
+        path.write_text(text.replace("81559 MiB", f"{mib} MiB"), encoding="utf-8")
+        assert catalog.hardware(path).memory_bytes == mib * 2**20
+        assert catalog.hardware("mine", search=[tmp_path]).memory_bytes == mib * 2**20
+
+
+def test_equal_chips_have_one_hash() -> None:
+    one = chip("h100-sxm-80gb")
+    again = Hardware.read(catalog.load_yaml(SHIPPED / "h100-sxm-80gb.yaml"), where="again")
+    assert again is not one
+    assert again == one
+    assert hash(again) == hash(one)
