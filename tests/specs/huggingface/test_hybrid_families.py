@@ -21,7 +21,7 @@ from roofline.specs.mixers import Attention, Latent, Pair
 from roofline.specs.model import Model
 from roofline.specs.recurrent import Delta, LinearAttention, Mamba, Mamba2, Rglru, ShortConv
 
-ORACLES = Path("/work/shared/oracles")
+ORACLES = Path(__file__).resolve().parents[4] / "shared" / "oracles"
 FAMILIES = recurrent.FAMILIES | hybrid.FAMILIES
 _LINES = Path(__file__).with_name("hybrid_families.jsonl").read_text(encoding="utf-8").splitlines()[1:]
 COUNTED: list[dict[str, Any]] = [json.loads(line) for line in _LINES]

@@ -20,7 +20,7 @@ from roofline.specs.mixers import Compressed
 from roofline.specs.model import Model
 
 SMALL = Path(__file__).with_name("moe_and_latent_families.jsonl")
-ORACLES = Path("/work/shared/oracles")
+ORACLES = Path(__file__).resolve().parents[4] / "shared" / "oracles"
 
 DEEPSEEK_V3 = {
     "model_type": "deepseek_v3", "first_k_dense_replace": 3, "hidden_size": 7168, "intermediate_size": 18432,
