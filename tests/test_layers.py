@@ -36,8 +36,8 @@ FLOORS: tuple[tuple[str, ...], ...] = tuple(
         ("timing.", "efficiency shipped collectives laws clock elsewhere pipeline steplaw"),
         (
             "answers.",
-            "inputs estimates records tiers caches phases memory chunks mixed drafters speculation decoding prediction "
-            "whatif fitting levers sensitivity cost breakeven energy weights offload transfer disaggregation ladder eager "
+            "inputs estimates records tiers caches phases crossings memory chunks mixed drafters speculation decoding "
+            "prediction whatif fitting levers sensitivity cost breakeven energy weights offload transfer disaggregation ladder eager "
             "lever_table steps simulate serving mix checklist sizing",
         ),
         (

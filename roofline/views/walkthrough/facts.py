@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import numpy as np
-from numpy.typing import NDArray
-
+from roofline.answers.crossings import half_attention_at
 from roofline.answers.memory import memory
 from roofline.answers.phases import prefill
-from roofline.specs.deployment import Deployment
 from roofline.specs.ffns import Moe
 from roofline.specs.mixers import Attention, Indexer, Latent
 from roofline.specs.model import Model
@@ -21,9 +18,7 @@ from roofline.views.walkthrough.shown import Shown
 from roofline.views.walkthrough.slots import Said, Slots
 from roofline.views.words import seconds, three
 
-__all__ = ["equal_prompt", "experts_of", "put_facts"]
-
-FARTHEST = 2**24
+__all__ = ["experts_of", "put_facts"]
 
 
 def put_facts(slots: Slots, s: Settings, shown: Shown, roof: Roof) -> None:
@@ -32,7 +27,7 @@ def put_facts(slots: Slots, s: Settings, shown: Shown, roof: Roof) -> None:
 
     d, first = s.deployment, shown.projections[0]
     formats, at_rest = d.numerics, memory(d, context_tokens=1)
-    equal, experts = equal_prompt(d), experts_of(d.model)
+    equal, experts = half_attention_at(d), experts_of(d.model)
     facts: Mapping[str, Said | int] = {
         "model": d.model.id, "chip": d.hardware.id, "n_layers": d.model.n_layers, "d_model": d.model.d_model,
         "n_heads": shown.mixer.n_heads, "heads": _heads(shown), "alike": shown.repeat, "sight": _sight(shown),
@@ -92,34 +87,3 @@ def _sight(shown: Shown) -> Said:
             return (f" (at most {window:,}, its window)", f"（窗口内至多 {window:,} 个）")
         case _:
             return ""
-
-
-def equal_prompt(deployment: Deployment) -> int | None:
-    """The shortest prompt whose scores and values take as many FLOP as all the rest of its pass; none up to 16 M.  [token]
-
-    Attention grows with the square of the prompt, the matrices with the prompt: once ahead, it stays so.
-
-    Examples
-    --------
-    Llama-2-7B: 2 · 4096 · T² · 32 of attention against 2 · 6.48e9 · T of the layers' matrices are equal at 49 thousand.
-
-    >>> from roofline.specs.catalog import hardware, model
-    >>> equal_prompt(Deployment(model=model("llama-2-7b"), hardware=hardware("h100")))
-    49408
-    """
-    grid = 2.0 ** np.arange(np.log2(FARTHEST) + 1.0)
-    while True:
-        leads = _attention_leads(deployment, grid)
-        if not leads.any():
-            return None
-        first = int(np.argmax(leads))
-        low, high = grid[max(first - 1, 0)], grid[first]
-        if high - low <= 1:
-            return int(high)
-        grid = np.unique(np.round(np.linspace(low, high, 65)))
-
-
-def _attention_leads(d: Deployment, prompt_tokens: NDArray[np.float64]) -> NDArray[np.bool_]:
-    t = prefill(d, prompt_tokens=prompt_tokens)
-    attention = sum((row["executed_flops"] for row in t.by_op() if row["kind"] == "attention"), start=np.zeros(1))
-    return np.asarray(attention >= 0.5 * np.asarray(t.executed_flops))

@@ -6,12 +6,11 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-import numpy as np
-
+from roofline.answers.crossings import compute_bound_from
 from roofline.answers.fitting import narrower
 from roofline.answers.ladder import with_kv_heads
 from roofline.answers.memory import memory
-from roofline.answers.phases import decode, prefill
+from roofline.answers.phases import decode
 from roofline.dtypes import format_named
 from roofline.errors import RooflineError, SpecError, Unsupported
 from roofline.num import checked
@@ -106,7 +105,7 @@ def settings_of(deployment: Deployment, *, prompt_tokens: object = 4, batch: obj
     _require_a_cache(d.model)
     prompt = _one(prompt_tokens, name="prompt_tokens", high=LONGEST_CONTEXT - 1)
     sequences = _one(batch, name="batch", high=LARGEST_BATCH)
-    knee = _knee(d, max(LONGEST_PROMPT, prompt))
+    knee = compute_bound_from(d, longest=max(LONGEST_PROMPT, prompt))
     prompts = _with(_powers(4, LONGEST_PROMPT), prompt, *([] if knee is None else [knee]))
     contexts = _with(_powers(512, LONGEST_CONTEXT), prompt + 1)
     caches, batches = _caches(d.model), _with(_powers(1, LARGEST_BATCH), sequences)
@@ -151,14 +150,6 @@ def _powers(first: int, last: int) -> tuple[int, ...]:
 
 def _with(stops: tuple[int, ...], *others: int) -> tuple[int, ...]:
     return tuple(sorted({*stops, *others}))
-
-
-def _knee(d: Deployment, longest: int) -> int | None:
-    """One more than the longest prompt that compute does not bind."""
-    prompts = np.arange(1, longest + 1)
-    bound = np.asarray(prefill(d, prompt_tokens=prompts).bound) != "compute"
-    last = int(prompts[bound][-1]) if bound.any() else 0
-    return last + 1 if last < longest else None
 
 
 def _caches(model: Model) -> tuple[Cache, ...]:
