@@ -41,3 +41,15 @@ def chinese_letters(monkeypatch: pytest.MonkeyPatch) -> None:
 
     if not {font.name for font in fontManager.ttflist} & set(theme.CHINESE):
         monkeypatch.setattr(theme, "CHINESE", ("DejaVu Sans Mono",))
+
+
+@pytest.fixture
+def tidy_pictures() -> Iterator[None]:
+    """No figure survives a test, and none changes a global setting."""
+    import matplotlib
+    import matplotlib.pyplot as plt
+
+    before = dict(matplotlib.rcParams)
+    yield
+    plt.close("all")
+    assert dict(matplotlib.rcParams) == before

@@ -37,8 +37,8 @@ FLOORS: tuple[tuple[str, ...], ...] = tuple(
         (
             "answers.",
             "inputs estimates records tiers caches phases crossings memory chunks mixed drafters speculation decoding "
-            "prediction whatif fitting levers sensitivity cost breakeven energy weights offload transfer disaggregation ladder "
-            "eager lever_table steps simulate serving mix checklist sizing",
+            "prediction whatif fitting levers sensitivity cost breakeven energy weights offload transfer disaggregation "
+            "ladder eager lever_table steps simulate serving mix checklist sizing",
         ),
         (
             "evidence.",

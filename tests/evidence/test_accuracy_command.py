@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -19,11 +18,7 @@ from roofline.views.cli import run
 from roofline.views.cli.accuracy import _n_steps
 from roofline.views.plot.accuracy_points import FAMILIES, family_of
 
-
-@pytest.fixture(autouse=True)
-def _close() -> Iterator[None]:
-    yield
-    plt.close("all")
+pytestmark = pytest.mark.usefixtures("tidy_pictures")
 
 
 @pytest.mark.parametrize("by", [None, *BYS])

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import matplotlib
-import matplotlib.pyplot as plt
 import pytest
 
 from roofline.views.cli import run
 from roofline.views.cli.plot import KINDS
 
 matplotlib.use("Agg")
+
+pytestmark = pytest.mark.usefixtures("tidy_pictures")
 LLAMA = ("llama-3.1-8b", "h100")
-
-
-@pytest.fixture(autouse=True)
-def _close() -> Iterator[None]:
-    yield
-    plt.close("all")
 
 
 DRAWN = {

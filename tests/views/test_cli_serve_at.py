@@ -6,25 +6,19 @@ import csv
 import io
 import json
 import math
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import matplotlib.pyplot as plt
 import pytest
 
 import roofline as rl
 from roofline.views.cli import run
 from roofline.views.cli.load import load_of, rates_of
 
+pytestmark = pytest.mark.usefixtures("tidy_pictures")
+
 CHAT = ["serve-at", "llama-3.1-8b", "h100", "--engine", "vllm", "--prompt", "1024", "--output", "128"]
 FEW = ["--requests", "150", "--runs", "2"]
-
-
-@pytest.fixture(autouse=True)
-def _close() -> Iterator[None]:
-    yield
-    plt.close("all")
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import matplotlib
@@ -10,28 +9,14 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
+from drawn import line_of, of
 
 import roofline as rl
 
 matplotlib.use("Agg")
+
+pytestmark = pytest.mark.usefixtures("tidy_pictures")
 TERA = 1e12
-
-
-@pytest.fixture(autouse=True)
-def _tidy() -> Iterator[None]:
-    before = dict(matplotlib.rcParams)
-    yield
-    plt.close("all")
-    assert dict(matplotlib.rcParams) == before
-
-
-def of(model: str = "llama-3.1-8b", chip: str = "h100-sxm-80gb", **more: Any) -> rl.Deployment:
-    return rl.Deployment(model=rl.model(model), hardware=rl.hardware(chip), **more)
-
-
-def line_of(ax: Any, label: str) -> Any:
-    (line,) = [line for line in ax.lines if line.get_label() == label]
-    return line
 
 
 def labels_of(ax: Any) -> set[str]:

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
 import roofline as rl
 from roofline.views.plot.growth_points import kind_of
 
+pytestmark = pytest.mark.usefixtures("tidy_pictures")
+
 NAMES = ("llama-2-7b", "llama-3.1-8b", "gemma-3-27b", "deepseek-v3", "qwen3-next-80b-a3b")
-
-
-@pytest.fixture(autouse=True)
-def _close() -> Iterator[None]:
-    yield
-    plt.close("all")
 
 
 def models() -> list[rl.Model]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import matplotlib
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from drawn import line_of, of, title_of
 
 import roofline as rl
 from roofline.answers.chunks import first_token
@@ -17,26 +17,7 @@ from roofline.views.plot.request import Request
 
 matplotlib.use("Agg")
 
-
-@pytest.fixture(autouse=True)
-def _tidy() -> Iterator[None]:
-    before = dict(matplotlib.rcParams)
-    yield
-    plt.close("all")
-    assert dict(matplotlib.rcParams) == before
-
-
-def of(model: str = "llama-3.1-8b", chip: str = "h100-sxm-80gb", **more: Any) -> rl.Deployment:
-    return rl.Deployment(model=rl.model(model), hardware=rl.hardware(chip), **more)
-
-
-def title_of(ax: Any) -> str:
-    return " ".join(ax.get_title(loc="left").split())
-
-
-def line_of(ax: Any, label: str) -> Any:
-    (line,) = [line for line in ax.lines if line.get_label() == label]
-    return line
+pytestmark = pytest.mark.usefixtures("tidy_pictures")
 
 
 # bands

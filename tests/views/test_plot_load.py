@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -12,6 +11,7 @@ import matplotlib
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from drawn import title_of
 from matplotlib import font_manager
 from matplotlib.text import Text
 
@@ -24,16 +24,10 @@ from roofline.views.plot.load_points import load_points
 
 matplotlib.use("Agg")
 
+pytestmark = pytest.mark.usefixtures("tidy_pictures")
+
 CHAT = rl.Workload.fixed(prompt_tokens=2048, output_tokens=256)
 SLO = rl.SLO(ttft_p95_s=0.15)
-
-
-@pytest.fixture(autouse=True)
-def _tidy() -> Iterator[None]:
-    before = dict(matplotlib.rcParams)
-    yield
-    plt.close("all")
-    assert dict(matplotlib.rcParams) == before
 
 
 @cache
@@ -59,10 +53,6 @@ def lines_of(ax: Any) -> dict[str, tuple[Any, ...]]:
 def errors_of(ax: Any, i: int) -> Any:
     """Error bars, from end to end, of the percentiles in order."""
     return ax.collections[i].get_segments()
-
-
-def title_of(ax: Any) -> str:
-    return " ".join(ax.get_title(loc="left").split())
 
 
 def heading(ax: Any) -> str:

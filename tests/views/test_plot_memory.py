@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import matplotlib
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from drawn import of, title_of
 
 import roofline as rl
 from roofline.views.plot.memory_axes import HATCHES
 
 matplotlib.use("Agg")
+
+pytestmark = pytest.mark.usefixtures("tidy_pictures")
 GIB = 2.0**30
-
-
-@pytest.fixture(autouse=True)
-def _tidy() -> Iterator[None]:
-    before = dict(matplotlib.rcParams)
-    yield
-    plt.close("all")
-    assert dict(matplotlib.rcParams) == before
-
-
-def of(model: str, chip: str = "h100-sxm-80gb", **more: Any) -> rl.Deployment:
-    return rl.Deployment(model=rl.model(model), hardware=rl.hardware(chip), **more)
 
 
 def patches(ax: Any, label: str) -> list[Any]:
@@ -37,10 +27,6 @@ def bars(ax: Any, label: str) -> list[tuple[float, float, float]]:
     """(left, width, row) of the bars of a piece, in GiB."""
     found = patches(ax, label)
     return [(p.get_x(), p.get_width(), p.get_y() + p.get_height() / 2.0) for p in found]
-
-
-def title_of(ax: Any) -> str:
-    return " ".join(ax.get_title(loc="left").split())
 
 
 def test_pieces_stand_end_to_end_and_are_the_bytes_of_memory() -> None:

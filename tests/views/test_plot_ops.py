@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import matplotlib
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from drawn import of
 
 import roofline as rl
 from roofline.views.plot.ops_axes import HATCHES
 
 matplotlib.use("Agg")
 
-
-@pytest.fixture(autouse=True)
-def _tidy() -> Iterator[None]:
-    before = dict(matplotlib.rcParams)
-    yield
-    plt.close("all")
-    assert dict(matplotlib.rcParams) == before
-
-
-def of(model: str, chip: str = "h100-sxm-80gb", **more: Any) -> rl.Deployment:
-    return rl.Deployment(model=rl.model(model), hardware=rl.hardware(chip), **more)
+pytestmark = pytest.mark.usefixtures("tidy_pictures")
 
 
 def bar_of(ax: Any, label: str) -> Any:

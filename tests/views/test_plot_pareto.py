@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,12 +11,15 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
+from drawn import title_of
 
 import roofline as rl
 from roofline.views.plot import pareto_words
 from roofline.views.plot.pareto_points import front_of
 
 matplotlib.use("Agg")
+
+pytestmark = pytest.mark.usefixtures("tidy_pictures")
 
 NAMES = ("tokens_per_s_per_user", "output_tokens_per_s_per_chip", "label", "meets")
 # b is beaten by c in both; e is best of all and fails; c and d are the front, with a
@@ -28,16 +30,6 @@ ROWS = [
         (90.0, 950.0, "e", False),
     )
 ]  # fmt: skip
-
-
-@pytest.fixture(autouse=True)
-def _close() -> Iterator[None]:
-    yield
-    plt.close("all")
-
-
-def title_of(ax: Any) -> str:
-    return " ".join(ax.get_title(loc="left").split())
 
 
 def data_of(ax: Any, label: str) -> tuple[list[float], list[float]]:

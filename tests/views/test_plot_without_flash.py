@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -13,6 +12,7 @@ import matplotlib
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from drawn import title_of
 from matplotlib.text import Text
 
 import roofline as rl
@@ -20,25 +20,15 @@ from roofline.answers.eager import without_flash
 from roofline.views.plot.eager_points import eager_curves
 from roofline.views.plot.theme import SIZES, THEMES
 
+pytestmark = pytest.mark.usefixtures("tidy_pictures")
+
 D = rl.Deployment(model=rl.model("llama-3.1-8b"), hardware=rl.hardware("h100-sxm-80gb"))
 M5 = replace(D, hardware=rl.hardware("m5-max-40c"))
-
-
-@pytest.fixture(autouse=True)
-def _tidy() -> Iterator[None]:
-    before = dict(matplotlib.rcParams)
-    yield
-    plt.close("all")
-    assert dict(matplotlib.rcParams) == before
 
 
 def line_of(ax: Any, label: str) -> tuple[Any, Any]:
     (line,) = [line for line in ax.lines if line.get_label() == label]
     return np.asarray(line.get_xdata(), dtype=float), np.asarray(line.get_ydata(), dtype=float)
-
-
-def title_of(ax: Any) -> str:
-    return " ".join(ax.get_title(loc="left").split())
 
 
 def said_on(figure: Any) -> list[str]:
